@@ -1,0 +1,370 @@
+package parser
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// compiler gathers the faults of a Spec.
+type compiler struct {
+	spec   *Spec
+	faults []error
+}
+
+func (c *compiler) fault(path, value string, err error) {
+	c.faults = append(c.faults, &SpecError{Path: path, Value: value, Err: err})
+}
+
+func (c *compiler) faultf(path, value, format string, args ...any) {
+	c.fault(path, value, fmt.Errorf(format, args...))
+}
+
+// Compile checks a Spec and makes Rules of it. Its error joins one *SpecError
+// per fault. The Spec is not kept.
+func Compile(spec Spec) (*Rules, error) {
+	c := &compiler{spec: &spec}
+	r := &Rules{version: max(1, spec.Version)}
+	if spec.Version < 0 {
+		c.faultf("version", fmt.Sprint(spec.Version), "must be at least 1")
+	}
+	c.compileRows(r)
+	names := make(map[string]bool, len(spec.Fields))
+	for i := range spec.Fields {
+		f := &spec.Fields[i]
+		if names[f.Name] {
+			c.faultf("fields."+f.Name, f.Name, "there is another field of this name")
+		}
+		names[f.Name] = true
+		r.fields = append(r.fields, c.compileField(f))
+	}
+	if err := errors.Join(c.faults...); err != nil {
+		return nil, err
+	}
+	r.fingerprint = fingerprint(&spec)
+	return r, nil
+}
+
+// compileRows compiles what makes records out of a page: rows, key, empty.
+func (c *compiler) compileRows(r *Rules) {
+	rows := c.spec.Rows
+	switch c.spec.Empty {
+	case "", "fail":
+	case "accept":
+		r.acceptEmpty = true
+		if rows == nil {
+			c.faultf("empty", c.spec.Empty, "needs rows")
+		}
+	default:
+		c.faultf("empty", c.spec.Empty, "must be fail or accept")
+	}
+	var err error
+	if r.key, err = compileKey(c.spec.Key, c.spec.Fields); err != nil {
+		c.fault("key", c.spec.Key, err)
+	}
+	if rows == nil {
+		return
+	}
+	if c.spec.Key == "" {
+		c.faultf("key", "", "is needed where there are rows")
+	}
+	name, ok := c.selectorName("rows", rows)
+	if !ok {
+		return
+	}
+	if name != "css" && name != "xpath" && name != "json" && name != "jsonld" {
+		c.faultf("rows."+name, "", "cannot give rows; css, xpath, json and jsonld can")
+		return
+	}
+	r.rows = c.compileSelector("rows", name, rows, selectorOptions{all: true})
+	if x, ok := r.rows.(*xpathSelector); ok {
+		r.rows = &elementSelector{x}
+	}
+}
+
+// selectorNames are the keys of a Rule's selectors, in the order of its fields.
+func (r *Rule) selectorNames() []string {
+	var set []string
+	for _, s := range []struct {
+		name string
+		set  bool
+	}{
+		{"css", r.CSS != ""}, {"xpath", r.XPath != ""}, {"json", r.JSON != ""}, {"jsonld", r.JSONLD != ""},
+		{"meta", r.Meta != ""}, {"regex", r.Regex != ""}, {"const", r.Const != nil}, {"var", r.Var != ""},
+	} {
+		if s.set {
+			set = append(set, s.name)
+		}
+	}
+	return set
+}
+
+// selectorName gives the one selector that r has.
+func (c *compiler) selectorName(path string, r *Rule) (string, bool) {
+	names := r.selectorNames()
+	switch len(names) {
+	case 1:
+		return names[0], true
+	case 0:
+		c.faultf(path, "", "needs one of css, xpath, json, jsonld, meta, regex, const, var")
+	default:
+		c.faultf(path, strings.Join(names, ", "), "must have one selector only")
+	}
+	return "", false
+}
+
+// selectorOptions are what a field says about its selector.
+type selectorOptions struct {
+	attr string
+	all  bool // every match counts
+	keep bool // an array is a value
+}
+
+// compileSelector compiles the selector of r called name; nil after a fault.
+func (c *compiler) compileSelector(path, name string, r *Rule, o selectorOptions) selector {
+	var sel selector
+	var err error
+	var source string
+	switch name {
+	case "css":
+		source = r.CSS
+		sel, err = compileCSS(source, o.attr)
+	case "xpath":
+		source = r.XPath
+		sel, err = compileXPath(source, o.attr)
+	case "json":
+		source = r.JSON
+		sel, err = compileJQ(source)
+	case "jsonld":
+		source = r.JSONLD
+		sel, err = compileJSONLD(source, o.all, o.keep)
+	case "meta":
+		sel = &metaSelector{strings.TrimSpace(r.Meta)}
+	case "regex":
+		source = r.Regex
+		sel, err = compileRegex(source)
+	case "const":
+		source = fmt.Sprint(r.Const)
+		sel, err = compileConst(r.Const)
+	case "var":
+		sel = &varSelector{r.Var}
+	}
+	if err != nil {
+		c.fault(path+"."+name, source, err)
+		return nil
+	}
+	return sel
+}
+
+func compileConst(v any) (selector, error) {
+	switch v.(type) {
+	case string, bool, int64, float64:
+	default:
+		return nil, errors.New("must be a string, a boolean or a number")
+	}
+	plain, err := plainJSON(v)
+	if err != nil {
+		return nil, err
+	}
+	return &constSelector{match{value: plain, json: true}}, nil
+}
+
+func validName(name string) bool {
+	return regexp.MustCompile(`^\p{L}[\p{L}\p{M}\p{N}_-]*$`).MatchString(name)
+}
+
+// compileField compiles f; the result is of use only if there was no fault.
+func (c *compiler) compileField(f *Field) field {
+	path := "fields." + f.Name
+	if !validName(f.Name) {
+		c.faultf(path, f.Name, "a field's name has letters, digits, _ and - and starts with a letter")
+	}
+	out := field{
+		name: f.Name, label: append(appendString(nil, f.Name), ':'),
+		many: f.Many, required: f.Required,
+		decimal: f.Decimal, currency: f.Currency, layout: f.Layout, zone: time.UTC,
+	}
+	typ, ok := typeOf(f.Type)
+	if !ok {
+		c.faultf(path+".type", f.Type, "must be one of %s", strings.Join(Types, ", "))
+	}
+	out.typ = typ
+	name, one := c.selectorName(path, &f.Rule)
+	if one {
+		c.checkPlace(path, name, f)
+		out.sel = c.compileSelector(path, name, &f.Rule, selectorOptions{f.Attr, f.Many, f.Type == "object" && !f.Many})
+		out.ownURL = name == "json" || name == "const" || name == "var" || c.rowsAreJSON()
+	}
+	if ok {
+		before := len(c.faults)
+		c.compileOptions(path, f, &out)
+		c.compileChecks(path, f, &out)
+		if len(c.faults) == before {
+			c.compileDefault(path, f, &out)
+		}
+	}
+	return out
+}
+
+func (c *compiler) rowsAreJSON() bool { return c.spec.Rows != nil && c.spec.Rows.JSON != "" }
+
+// checkPlace refuses selectors that have nothing to look in.
+func (c *compiler) checkPlace(path, name string, f *Field) {
+	if f.Attr != "" && name != "css" && name != "xpath" {
+		c.faultf(path+".attr", f.Attr, "fits css and xpath only")
+	}
+	if f.Type == "object" && name != "json" && name != "jsonld" && name != "const" {
+		c.faultf(path+".type", f.Type, "fits json, jsonld and const only")
+	}
+	if c.spec.Rows == nil {
+		return
+	}
+	rows := c.spec.Rows.selectorNames()
+	if len(rows) != 1 {
+		return
+	}
+	html := rows[0] == "css" || rows[0] == "xpath"
+	switch {
+	case html && name == "json":
+		c.faultf(path+".json", f.JSON, "rows are elements, which have no JSON value")
+	case !html && (name == "css" || name == "xpath"):
+		c.faultf(path+"."+name, f.CSS+f.XPath, "rows are JSON values, which have no elements")
+	}
+}
+
+// compileOptions compiles the options that belong to some types.
+func (c *compiler) compileOptions(path string, f *Field, out *field) {
+	c.fits(path+".currency", f.Currency, f.Type, "money")
+	c.fits(path+".decimal", f.Decimal, f.Type, "integer", "decimal", "money")
+	c.fits(path+".layout", f.Layout, f.Type, "date", "timestamp")
+	c.fits(path+".timezone", f.Timezone, f.Type, "timestamp")
+	if f.Type == "money" && !regexp.MustCompile(`^[A-Z]{3}$`).MatchString(f.Currency) {
+		c.faultf(path+".currency", f.Currency, "money needs an ISO 4217 code such as USD")
+	}
+	if f.Decimal != "" && f.Decimal != "." && f.Decimal != "," {
+		c.faultf(path+".decimal", f.Decimal, `must be "." or ","`)
+	}
+	if f.Layout != "" {
+		if err := checkLayout(f.Layout); err != nil {
+			c.fault(path+".layout", f.Layout, err)
+		}
+	}
+	if f.Timezone == "" {
+		return
+	}
+	zone, err := time.LoadLocation(f.Timezone)
+	if err != nil || f.Timezone == "Local" {
+		c.faultf(path+".timezone", f.Timezone, "must be an IANA name such as Europe/Berlin")
+	}
+	if f.Layout == "" {
+		c.faultf(path+".timezone", f.Timezone, "needs a layout")
+	}
+	out.zone = zone
+}
+
+// fits refuses an option that typ has no use for.
+func (c *compiler) fits(path, value, typ string, types ...string) {
+	if value != "" && !slices.Contains(types, typ) {
+		c.faultf(path, value, "fits %s only", strings.Join(types, ", "))
+	}
+}
+
+// compileChecks compiles map, pattern, enum, min and max.
+func (c *compiler) compileChecks(path string, f *Field, out *field) {
+	if f.Type == "object" && (len(f.Map) > 0 || f.Pattern != "" || len(f.Enum) > 0) {
+		c.faultf(path, "", "map, pattern and enum do not fit objects")
+	}
+	if len(f.Map) > 0 {
+		out.mapped = maps.Clone(f.Map)
+	}
+	if len(f.Enum) > 0 {
+		out.enum = slices.Clone(f.Enum)
+	}
+	if f.Pattern != "" {
+		if _, err := regexp.Compile(f.Pattern); err != nil {
+			c.faultf(path+".pattern", f.Pattern, "not a regular expression: %w", err)
+		} else {
+			out.pattern = regexp.MustCompile(`\A(?:` + f.Pattern + `)\z`)
+		}
+	}
+	out.min = c.compileBound(path+".min", f.Min, out.typ)
+	out.max = c.compileBound(path+".max", f.Max, out.typ)
+	if out.min != "" && out.max != "" && out.typ.compare(out.min, out.max) > 0 {
+		c.faultf(path+".max", f.Max, "is below min")
+	}
+}
+
+func (c *compiler) compileBound(path, text string, typ fieldType) string {
+	switch {
+	case text == "":
+		return ""
+	case typ.bound == nil:
+		c.faultf(path, text, "fits integer, decimal, money, date and timestamp only")
+		return ""
+	}
+	bound, err := typ.bound(text)
+	if err != nil {
+		c.faultf(path, text, "%s", err.(*Error).Reason)
+	}
+	return bound
+}
+
+// compileDefault converts the default once. It is the value itself: map,
+// pattern, enum and bounds are for what pages say.
+func (c *compiler) compileDefault(path string, f *Field, out *field) {
+	if f.Default == nil {
+		return
+	}
+	path += ".default"
+	value := fmt.Sprint(f.Default)
+	if f.Required {
+		c.faultf(path, value, "a required field has no use for it")
+		return
+	}
+	plain, err := plainJSON(f.Default)
+	if err != nil {
+		c.fault(path, value, err)
+		return
+	}
+	list := []any{plain}
+	if f.Many {
+		var ok bool
+		if list, ok = plain.([]any); !ok {
+			c.faultf(path, value, "must be an array, as the field is many")
+			return
+		}
+	}
+	out.fallback, err = out.convertDefault(list)
+	if err != nil {
+		c.faultf(path, value, "%s", err.(*Error).Reason)
+	}
+}
+
+func (f *field) convertDefault(list []any) (*fallback, error) {
+	d := &fallback{}
+	absolute := *f
+	absolute.ownURL = false
+	nowhere := &scope{page: &page{base: &url.URL{}}} // so that a default link is absolute
+	for i, v := range list {
+		t, err := f.typ.read(match{value: v, json: true})
+		if err != nil {
+			return nil, err
+		}
+		if d.text, err = f.typ.convert(&absolute, nowhere, t); err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			d.json = append(d.json, ',')
+		}
+		d.json = f.typ.encode(d.json, f, d.text)
+	}
+	if f.many {
+		d.json = append(append([]byte{'['}, d.json...), ']')
+	}
+	return d, nil
+}

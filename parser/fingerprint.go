@@ -1,0 +1,90 @@
+package parser
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+)
+
+// fingerprint hashes a Spec in a canonical form: settings that are off are
+// left out, so that rules keep their fingerprint when a later version of Semel
+// knows more settings, and a default counts as if it were written.
+func fingerprint(spec *Spec) string {
+	fields := make([]any, len(spec.Fields))
+	for i := range spec.Fields {
+		fields[i] = canonicalField(&spec.Fields[i])
+	}
+	form := map[string]any{"fields": fields}
+	if spec.Rows != nil {
+		form["rows"] = canonicalRule(spec.Rows)
+	}
+	setText(form, "key", spec.Key)
+	setText(form, "empty", cmp.Or(spec.Empty, "fail"))
+	sum := sha256.Sum256(mustJSON(form))
+	return hex.EncodeToString(sum[:])
+}
+
+func canonicalRule(r *Rule) map[string]any {
+	form := map[string]any{}
+	setText(form, "css", r.CSS)
+	setText(form, "xpath", r.XPath)
+	setText(form, "json", r.JSON)
+	setText(form, "jsonld", r.JSONLD)
+	setText(form, "meta", strings.TrimSpace(r.Meta))
+	setText(form, "regex", r.Regex)
+	setText(form, "var", r.Var)
+	if r.Const != nil {
+		form["const"] = r.Const
+	}
+	return form
+}
+
+func canonicalField(f *Field) map[string]any {
+	form := canonicalRule(&f.Rule)
+	setText(form, "name", f.Name)
+	setText(form, "attr", f.Attr)
+	setText(form, "type", cmp.Or(f.Type, "text"))
+	setText(form, "pattern", f.Pattern)
+	setText(form, "min", f.Min)
+	setText(form, "max", f.Max)
+	setText(form, "step", f.Step)
+	setText(form, "currency", f.Currency)
+	setText(form, "decimal", f.Decimal)
+	setText(form, "layout", f.Layout)
+	if f.Timezone != "UTC" {
+		setText(form, "timezone", f.Timezone)
+	}
+	if f.Many {
+		form["many"] = true
+	}
+	if f.Required {
+		form["required"] = true
+	}
+	if f.Default != nil {
+		form["default"] = f.Default
+	}
+	if len(f.Map) > 0 {
+		form["map"] = f.Map
+	}
+	if len(f.Enum) > 0 {
+		form["enum"] = f.Enum
+	}
+	return form
+}
+
+func setText(form map[string]any, key, value string) {
+	if value != "" {
+		form[key] = value
+	}
+}
+
+// mustJSON writes values that Compile has found good.
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v) // map keys come sorted
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
