@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"semel/engine/fetch"
+	"semel/engine/proxy"
+	"semel/storage"
+)
+
+func testProxy(t *testing.T, name string) Proxy {
+	t.Helper()
+	p, err := proxy.New(proxy.Spec{
+		Name: name, URL: "http://gw.test:8080", Username: "user-secret", Password: "pass-secret",
+		UsernameTemplate: "{username}-sid-{session}",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Proxy{Proxy: p, Name: name}
+}
+
+func refused(status int) error { return &fetch.ConnectError{Status: status, Header: http.Header{}} }
+
+// A wrong password costs at most two requests and no attempts, pauses the
+// proxy, and holds back nothing that does not use it.
+func TestWrongPasswordPausesTheProxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		gateway := 0
+		web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
+			if strings.HasPrefix(req.URL.Path, "/p/") {
+				gateway++
+				return nil, refused(407)
+			}
+			return product(req.URL.Path), nil
+		})
+		bought := source(t, 30)
+		bought.URL, bought.Proxy = template(t, "https://shop.test/p/{id}"), "home"
+		direct := source(t, 5)
+		direct.Name, direct.URL = "direct", template(t, "https://shop.test/free/{id}")
+		opts := options(s, web, bought, direct)
+		opts.Proxies = []Proxy{testProxy(t, "home")}
+		begin := time.Now()
+		sum := runOnce(t, opts)
+		if gateway != 2 {
+			t.Errorf("%d requests went to the gateway", gateway)
+		}
+		if sum.Completed != 5 || sum.Failed != 0 || sum.Open != 30 || len(sum.Paused) != 1 {
+			t.Errorf("%+v", sum)
+		}
+		if d := time.Since(begin); d > time.Minute {
+			t.Errorf("the run waited %s for a paused proxy", d)
+		}
+		c := counters(t, s)
+		if c[storage.MetricAttempts] != 0 || c.State(storage.StatePending) != 30 {
+			t.Errorf("counters %v", c)
+		}
+	})
+}
+
+// A login that has worked is believed until five refusals in a row: each is
+// that session's fault, and only that job's retry.
+func TestRefusalAfterSuccessIsTheSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		web := newSite(func(req *http.Request, nth int) (*http.Response, error) {
+			if nth == 1 && req.URL.Path != "/p/001" && req.URL.Path < "/p/006" {
+				return nil, refused(407)
+			}
+			return product(req.URL.Path), nil
+		})
+		src := source(t, 20)
+		src.Proxy = "home"
+		opts := options(s, web, src)
+		opts.Proxies = []Proxy{testProxy(t, "home")}
+		sum := runOnce(t, opts)
+		if sum.Completed != 20 || len(sum.Paused) != 0 || sum.Retried != 4 {
+			t.Errorf("%+v", sum)
+		}
+		if _, attempts := job(t, s, "003"); attempts[0].Category != storage.CategoryProxyLimited {
+			t.Errorf("attempts %+v", attempts)
+		}
+	})
+}
+
+// Until the login has worked, one request at a time goes through a proxy.
+func TestUnprovenProxyGetsOneRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		under, most, answered := 0, 0, false
+		web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
+			under++
+			if !answered {
+				most = max(most, under)
+			}
+			time.Sleep(time.Second)
+			under--
+			answered = true
+			return product(req.URL.Path), nil
+		})
+		src := source(t, 20)
+		src.Proxy = "home"
+		opts := options(s, web, src)
+		opts.Proxies = []Proxy{testProxy(t, "home")}
+		begin := time.Now()
+		sum := runOnce(t, opts)
+		if most != 1 {
+			t.Errorf("%d requests were under way before the login had worked", most)
+		}
+		if d := time.Since(begin); sum.Completed != 20 || d > 8*time.Second {
+			t.Errorf("%+v after %s: the proxy was not opened up after its first success", sum, d)
+		}
+	})
+}
+
+// A running engine tries a paused proxy again with one probe.
+func TestPausedProxyComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		var times []time.Time
+		web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
+			times = append(times, time.Now())
+			if len(times) <= 4 {
+				return nil, refused(407)
+			}
+			return product(req.URL.Path), nil
+		})
+		src := source(t, 6)
+		src.Proxy = "home"
+		src.Limits.Time = time.Minute // a pause does not count
+		opts := options(s, web, src)
+		opts.Proxies = []Proxy{testProxy(t, "home")}
+		e, err := New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		run(t, e, 20*time.Minute)
+		if c := counters(t, s); c.State(storage.StateComplete) != 6 || c[storage.MetricAttempts] != 6 {
+			t.Errorf("counters %v", c)
+		}
+		for i, want := range []time.Duration{2: proxyPause, 3: proxyPause, 4: proxyPause} {
+			if want > 0 && times[i].Sub(times[i-1]) < want {
+				t.Errorf("request %d came %s after the one before", i, times[i].Sub(times[i-1]))
+			}
+		}
+	})
+}
+
+// Account states by the sequence of what a gateway answered.
+func TestHealth(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		story  string // a: accepted, r: refused, q: quota
+		paused bool
+		slots  int // 0, 1 or more
+	}{
+		{"fresh", "", false, 1},
+		{"accepted", "a", false, 2},
+		{"one refusal is a hiccup", "r", false, 1},
+		{"two refusals pause", "rr", true, 0},
+		{"refusals after success", "arrrr", false, 2},
+		{"five in a row pause", "arrrrr", true, 0},
+		{"a success between starts anew", "arrrrarrrr", false, 2},
+		{"quota pauses at once", "aq", true, 0},
+		{"back after a success", "rra", false, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h, now := newHealth([]Proxy{{Name: "p"}}), time.Now()
+			for _, step := range test.story {
+				switch step {
+				case 'a':
+					h.accepted("p", now)
+				case 'r':
+					h.refusal("p", "407", now)
+				case 'q':
+					h.quota("p", "402", now)
+				}
+			}
+			if got := len(h.paused()) == 1; got != test.paused {
+				t.Errorf("paused: %v", got)
+			}
+			if got := min(h.slots("p", now), 2); got != test.slots {
+				t.Errorf("slots: %d, want %d", got, test.slots)
+			}
+			if test.paused {
+				if got := h.slots("p", now.Add(quotaPause)); got != 1 {
+					t.Errorf("slots after the pause: %d, want one probe", got)
+				}
+			}
+		})
+	}
+}
+
+// The account's trouble is told apart from the target's on every way there.
+func TestGatewayCategories(t *testing.T) {
+	for _, test := range []struct {
+		status int
+		worked bool
+		want   storage.Category
+	}{
+		{407, false, storage.CategoryProxyAuth},
+		{401, false, storage.CategoryProxyAuth},
+		{402, false, storage.CategoryProxyQuota},
+		{429, false, storage.CategoryProxyLimited},
+		{403, false, storage.CategoryProxyDenied},
+		{400, false, storage.CategoryProxyDenied},
+		{490, false, storage.CategoryExitUnavailable},
+		{525, true, storage.CategoryExitUnavailable},
+		{502, false, storage.CategoryExitConnect},
+		{502, true, storage.CategorySessionLost},
+		{503, false, storage.CategoryExitConnect},
+		{504, true, storage.CategoryExitConnect},
+		{522, false, storage.CategoryExitConnect},
+		{499, false, storage.CategoryExitConnect},
+		{408, false, storage.CategoryExitConnect},
+	} {
+		t.Run(fmt.Sprint(test.status, test.worked), func(t *testing.T) {
+			x := exchange{err: fmt.Errorf("wrapped: %w", refused(test.status)), proxied: true, worked: test.worked, https: true}
+			if got := judge(x, time.Now()); got.category != test.want {
+				t.Errorf("CONNECT: %s, want %s", got.category, test.want)
+			}
+			page := &fetch.Page{Status: test.status, Header: http.Header{}}
+			x = exchange{page: page, trace: fetch.Trace{ProxyOrigin: true}, proxied: true, worked: test.worked}
+			if got := judge(x, time.Now()); got.category != test.want {
+				t.Errorf("plain http: %s, want %s", got.category, test.want)
+			}
+		})
+	}
+}

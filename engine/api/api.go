@@ -1,0 +1,183 @@
+// Package api is Semel's commands as calls on one interface, with the shapes
+// that users see. Commands call a Service in their own process; a server can
+// answer the same calls.
+//
+// It answers for wire types, for finding what a reference means, and for what
+// a caller is told. It leaves to others: rules of the store (storage), running
+// jobs (engine), text for people (cli).
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"semel/storage"
+)
+
+// ErrUnknownSource: neither the config nor the store knows the source.
+var ErrUnknownSource = errors.New("unknown source")
+
+// Service is every command that looks at a store or changes it.
+type Service interface {
+	// Status is the whole state of the store.
+	Status(ctx context.Context) (Status, error)
+	// Jobs calls fn with the jobs that match, oldest first. Error:
+	// ErrUnknownSource.
+	Jobs(ctx context.Context, f JobFilter, fn func(Job) error) error
+	// Job is one job's whole story; ref is its id or its key. Error:
+	// storage.ErrNotFound.
+	Job(ctx context.Context, ref string) (JobStory, error)
+	// Retry sends failed jobs back to pending. Errors: storage.ErrNotFound,
+	// storage.ErrTransition, ErrUnknownSource.
+	Retry(ctx context.Context, s Selection) ([]Job, error)
+	// Cancel fails jobs that wait. Errors: storage.ErrNotFound,
+	// storage.ErrTransition.
+	Cancel(ctx context.Context, s Selection) ([]Job, error)
+	// Export writes a source's observations as JSON Lines, in the byte order of
+	// (record key, country, window, version). Error: ErrUnknownSource.
+	Export(ctx context.Context, r ExportRequest, w io.Writer) (ExportResult, error)
+}
+
+// JobFilter says which jobs to list; zero fields let all through.
+type JobFilter struct {
+	Source   string
+	State    storage.JobState
+	Category storage.Category
+	Limit    int // 0: no limit
+}
+
+// Selection names jobs one by one, or all that match.
+type Selection struct {
+	Refs     []string // ids or keys
+	Source   string   // where Refs is empty: the failed jobs of this source
+	Category storage.Category
+}
+
+// ExportRequest says what to export and how.
+type ExportRequest struct {
+	Source   string
+	DataOnly bool // records without _meta
+}
+
+// ExportResult describes what was written.
+type ExportResult struct {
+	Rows        int
+	FirstWindow *time.Time // of the rows written; nil: none has a window
+	LastWindow  *time.Time
+}
+
+// Job is a job as lists show it. Times are null where there is none.
+type Job struct {
+	ID         uint64            `json:"id"`
+	Key        string            `json:"key"`
+	Source     string            `json:"source"`
+	State      storage.JobState  `json:"state"`
+	Generation uint32            `json:"generation"`
+	Attempts   uint32            `json:"attempts"`
+	Category   *storage.Category `json:"category"`
+	NextAt     *time.Time        `json:"next_at"`
+	Window     *time.Time        `json:"window"`
+	Country    *string           `json:"country"`
+	URL        string            `json:"url"`
+}
+
+// JobStory is a job with all that happened to it.
+type JobStory struct {
+	Job
+	Reason     string            `json:"reason,omitempty"`
+	Next       string            `json:"next"` // what comes next, for people
+	Scope      string            `json:"scope,omitempty"`
+	Version    int               `json:"parser_version"` // of the rules when the job was made
+	Priority   int8              `json:"priority"`
+	Vars       map[string]string `json:"vars,omitempty"`
+	Created    time.Time         `json:"created"`
+	Updated    time.Time         `json:"updated"`
+	FirstClaim *time.Time        `json:"first_claim"`
+	Owner      string            `json:"owner,omitempty"`
+	LeaseUntil *time.Time        `json:"lease_until"`
+	Rescues    uint32            `json:"rescues"`
+	BytesUp    int64             `json:"bytes_up"`
+	BytesDown  int64             `json:"bytes_down"`
+	History    []Attempt         `json:"history"`
+}
+
+// Attempt is one execution of a job. Its number is the generation it ran
+// under; released and rescued ones do not count against limits.attempts.
+type Attempt struct {
+	Generation    uint32            `json:"generation"`
+	Outcome       string            `json:"outcome"`
+	Category      *storage.Category `json:"category"`
+	Reason        string            `json:"reason,omitempty"`
+	Phase         string            `json:"phase"`
+	Status        int               `json:"status"`
+	ConnectStatus int               `json:"connect_status"`
+	ProxyCode     string            `json:"proxy_code,omitempty"`
+	BytesUp       int64             `json:"bytes_up"`
+	BytesDown     int64             `json:"bytes_down"`
+	FinalURL      string            `json:"final_url,omitempty"`
+	Endpoint      string            `json:"endpoint,omitempty"`
+	Country       string            `json:"country,omitempty"`
+	Session       string            `json:"session,omitempty"`
+	ParserVersion int               `json:"parser_version"`
+	Records       int               `json:"records"`
+	Owner         string            `json:"owner"`
+	Start         time.Time         `json:"start"`
+	End           time.Time         `json:"end"`
+	NextAt        *time.Time        `json:"next_at"`
+}
+
+// Status is the state of the whole store.
+type Status struct {
+	Sources    map[string]SourceStatus `json:"sources"`
+	Outbox     map[string]SinkStatus   `json:"outbox"`
+	Proxies    map[string]ProxyStatus  `json:"proxies"`
+	Quarantine map[string]int64        `json:"quarantine"`
+	Warnings   []string                `json:"warnings"`
+}
+
+// SourceStatus are one source's figures. Jobs are counted by where they stand
+// now, the rest since the store was made.
+type SourceStatus struct {
+	Pending   int64 `json:"pending"`
+	Running   int64 `json:"running"`
+	Retryable int64 `json:"retryable"`
+	Complete  int64 `json:"complete"`
+	Failed    int64 `json:"failed"`
+
+	Observations           int64                      `json:"observations"`
+	Attempts               int64                      `json:"attempts"`
+	AttemptsPerComplete    float64                    `json:"attempts_per_complete"`
+	Recovered              int64                      `json:"recovered"`
+	CompletedAfterRecovery int64                      `json:"completed_after_recovery"`
+	DuplicatesRejected     int64                      `json:"duplicates_rejected"`
+	Unchanged              int64                      `json:"unchanged"`
+	StaleCommits           int64                      `json:"stale_commits"`
+	BytesUp                int64                      `json:"bytes_up"`
+	BytesDown              int64                      `json:"bytes_down"`
+	BytesPerComplete       float64                    `json:"bytes_per_complete"`
+	AttemptP50             int64                      `json:"attempt_p50_ms"`
+	AttemptP99             int64                      `json:"attempt_p99_ms"`
+	Retries                map[storage.Category]int64 `json:"retries"`
+	Failures               map[storage.Category]int64 `json:"failures"`
+}
+
+// Total is the number of jobs.
+func (s SourceStatus) Total() int64 {
+	return s.Pending + s.Running + s.Retryable + s.Complete + s.Failed
+}
+
+// SinkStatus are one sink's events.
+type SinkStatus struct {
+	Pending      int64 `json:"pending"`
+	Delivered    int64 `json:"delivered"`
+	Deduplicated int64 `json:"deduplicated"`
+	Ambiguous    int64 `json:"ambiguous"`
+	Dead         int64 `json:"dead"`
+}
+
+// ProxyStatus is one configured proxy.
+type ProxyStatus struct {
+	Endpoint string `json:"endpoint"` // redacted
+}

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"semel/engine/api"
+	"semel/engine/config"
+)
+
+func (a *app) retryCommand() *cobra.Command {
+	var s api.Selection
+	var category string
+	cmd := a.command(&cobra.Command{
+		Use:   "retry {JOB... | --source SOURCE [--category CATEGORY]}",
+		Short: "Send failed jobs back to pending",
+		Long: `Send failed jobs back to pending, their limits counted anew: those named by id or
+key, all of them or none, or all failed ones of a source. The next run works them.
+
+` + exits(exitDone, exitFailed, exitUsage, exitConfig, exitStore, exitUnreadable),
+		Example: "  semel retry 12 15\n  semel retry --source catalog --category read_timeout",
+	}, func(ctx context.Context, args []string) (err error) {
+		if s.Category, err = parseCategory(category); err != nil {
+			return err
+		}
+		switch s.Refs = args; {
+		case len(args) > 0 && (s.Source != "" || category != ""):
+			return usage("", "give jobs or --source, not both")
+		case len(args) == 0 && s.Source == "":
+			return usage("semel jobs --state failed lists what can be retried", "say which jobs, or --source SOURCE for all failed ones of it")
+		}
+		return a.writing(a.change(s, "retried", func(service api.Service) ([]api.Job, error) { return service.Retry(ctx, s) }))
+	})
+	cmd.Flags().StringVar(&s.Source, "source", "", "all failed jobs of this `SOURCE`")
+	cmd.Flags().StringVar(&category, "category", "", "of these, only those that failed with this `CATEGORY`")
+	return cmd
+}
+
+func (a *app) cancelCommand() *cobra.Command {
+	return a.command(&cobra.Command{
+		Use:   "cancel JOB...",
+		Short: "Cancel jobs that wait",
+		Long: `Make jobs that are pending or retryable failed, with category canceled: all that
+are named, by id or key, or none.
+
+` + exits(exitDone, exitFailed, exitUsage, exitConfig, exitStore, exitUnreadable),
+		Example: "  semel cancel 12",
+	}, func(ctx context.Context, args []string) error {
+		if len(args) == 0 {
+			return usage("semel jobs lists the jobs", "say which jobs")
+		}
+		s := api.Selection{Refs: args}
+		return a.writing(a.change(s, "canceled", func(service api.Service) ([]api.Job, error) { return service.Cancel(ctx, s) }))
+	})
+}
+
+// change applies a change to jobs and prints those that it changed.
+func (a *app) change(s api.Selection, done string, apply func(api.Service) ([]api.Job, error)) func(*config.Config, api.Service) error {
+	return func(c *config.Config, service api.Service) error {
+		jobs, err := apply(service)
+		for _, j := range jobs { // also what was changed before an error
+			if a.json {
+				if err := a.line(j); err != nil {
+					return err
+				}
+				continue
+			}
+			a.printf("%s %d %s\n", done, j.ID, j.Key)
+		}
+		if errors.Is(err, api.ErrUnknownSource) {
+			return sourceFault(c, s.Source)
+		}
+		if err == nil {
+			a.notef("%s %s", done, count(len(jobs), "job"))
+		}
+		return err
+	}
+}

@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) checkCommand() *cobra.Command {
+	return a.command(&cobra.Command{
+		Use:   "check",
+		Short: "Validate the config",
+		Long: `Read the config file and say whether it is right. All faults are told at once,
+one a line, as file:line: key: message. Nothing else is done: the store and the
+network are not touched.
+
+` + exits(exitDone, exitUsage, exitConfig),
+		Example: "  semel check\n  semel check -c other.toml",
+		Args:    exactArgs(),
+	}, a.check)
+}
+
+// checked is what check prints with --json.
+type checked struct {
+	File    string `json:"file"`
+	Sources int    `json:"sources"`
+	Proxies int    `json:"proxies"`
+}
+
+func (a *app) check(context.Context, []string) error {
+	c, err := a.loadConfig()
+	if err != nil {
+		return err
+	}
+	for i := range c.Sources {
+		if err := c.Sources[i].TargetsErr; err != nil {
+			a.notef("warning: source %s: %v", c.Sources[i].Name, err)
+		}
+	}
+	if a.json {
+		return a.line(checked{c.File, len(c.Sources), len(c.Proxies)})
+	}
+	a.printf("%s: ok (%s, %s)\n", c.File, count(len(c.Sources), "source"), count(len(c.Proxies), "proxy"))
+	return nil
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"semel/engine/api"
+	"semel/engine/config"
+	"semel/storage"
+)
+
+// defaultConfig is the config file where neither --config nor $SEMEL_CONFIG
+// names one.
+const defaultConfig = "semel.toml"
+
+// loadConfig reads the config file that this call is about.
+func (a *app) loadConfig() (*config.Config, error) {
+	return a.loadConfigFile(cmp.Or(a.config, a.getenv("SEMEL_CONFIG"), defaultConfig))
+}
+
+func (a *app) loadConfigFile(path string) (*config.Config, error) {
+	c, err := config.Load(path, a.getenv)
+	var invalid config.Errors
+	switch {
+	case err == nil:
+		return c, nil
+	case errors.As(err, &invalid):
+		return nil, err
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, &fault{exitConfig, err, "name the config file with -c FILE or $SEMEL_CONFIG"}
+	}
+	return nil, &fault{exitConfig, err, ""}
+}
+
+// openStore opens the store, which must be there already unless create is set.
+func openStore(c *config.Config, create bool, opts storage.Options) (*storage.Store, error) {
+	if !create {
+		if _, err := os.Stat(c.Store.Path); errors.Is(err, fs.ErrNotExist) {
+			return nil, storeFault(fmt.Errorf("opening store %s: %w", c.Store.Path, storage.ErrNotFound))
+		}
+	}
+	s, err := storage.Open(c.Store.Path, opts)
+	if err != nil {
+		return nil, storeFault(err)
+	}
+	return s, nil
+}
+
+// reading calls use with the commands on the store, opened for reading.
+func (a *app) reading(use func(*config.Config, api.Service) error) error {
+	return a.withStore(storage.Options{ReadOnly: true}, use)
+}
+
+// writing calls use with the commands on the store, opened for writing.
+func (a *app) writing(use func(*config.Config, api.Service) error) error {
+	return a.withStore(storage.Options{}, use)
+}
+
+func (a *app) withStore(opts storage.Options, use func(*config.Config, api.Service) error) error {
+	c, err := a.loadConfig()
+	if err != nil {
+		return err
+	}
+	store, err := openStore(c, false, opts)
+	if err != nil {
+		return err
+	}
+	err = use(c, &api.Local{Store: store, Config: c})
+	if closeErr := store.Close(); err == nil && closeErr != nil {
+		err = fmt.Errorf("closing the store: %w", closeErr)
+	}
+	return err
+}
+
+// findSource finds a source that the config must have.
+func findSource(c *config.Config, name string) (*config.Source, error) {
+	if s := c.Source(name); s != nil {
+		return s, nil
+	}
+	return nil, sourceFault(c, name)
+}

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"time"
+
+	"semel/engine"
+	"semel/engine/config"
+	"semel/storage"
+)
+
+// grace is how long a stop waits for attempts under way: most end within it,
+// and a service manager's patience is longer (systemd: 90 s, Docker: 10 s).
+const grace = 8 * time.Second
+
+// engineOptions makes the options of an engine for some of a config's sources.
+// Store and Owner are the caller's.
+func engineOptions(c *config.Config, sources []*config.Source, log *slog.Logger) engine.Options {
+	opts := engine.Options{
+		Log:          log,
+		Workers:      c.Engine.Workers,
+		Lease:        c.Engine.Lease,
+		Grace:        grace,
+		UserAgent:    c.Engine.UserAgent,
+		Robots:       c.Engine.Robots,
+		MaxBodyBytes: c.Engine.MaxBodyBytes,
+		AllowPrivate: c.Engine.AllowPrivate,
+		Pacing: func(hostname string) engine.Pacing {
+			h := c.Host(hostname)
+			return engine.Pacing{Concurrency: h.Concurrency, Interval: h.Interval}
+		},
+	}
+	for _, p := range c.Proxies {
+		opts.Proxies = append(opts.Proxies, engine.Proxy{Proxy: p.Proxy, Name: p.Name, Session: p.Session})
+	}
+	for _, s := range sources {
+		opts.Sources = append(opts.Sources, engineSource(s))
+	}
+	return opts
+}
+
+func engineSource(s *config.Source) engine.Source {
+	out := engine.Source{
+		Source:      s.Source,
+		Targets:     s.Targets,
+		Header:      s.RequestHeader(),
+		Timeout:     s.Timeout,
+		Gone:        s.Gone == config.GoneRecord,
+		Priority:    int8(s.Priority), // config bounds it
+		Write:       storage.WriteMode(s.Write),
+		Limits:      engine.Limits(s.Limits),
+		Retry:       make(map[storage.Category]engine.RetryPolicy, len(s.Retry)),
+		Rules:       s.Rules,
+		Fingerprint: s.IdentityFingerprint,
+	}
+	if s.Proxy != nil {
+		out.Proxy = s.Proxy.Name
+	}
+	for category, policy := range s.Retry {
+		out.Retry[category] = engine.RetryPolicy(policy)
+	}
+	return out
+}
+
+// ownerName names this process among all that ever held a lease.
+func ownerName(now time.Time) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s:%d:%s", host, os.Getpid(), strconv.FormatInt(now.UnixMilli(), 36))
+}
+
+// allSources are the sources of a config that names select: all where there
+// are no names.
+func allSources(c *config.Config, names []string) ([]*config.Source, error) {
+	var sources []*config.Source
+	if len(names) == 0 {
+		for i := range c.Sources {
+			sources = append(sources, &c.Sources[i])
+		}
+		return sources, nil
+	}
+	seen := map[string]bool{}
+	for _, name := range names {
+		s, err := findSource(c, name)
+		if err != nil {
+			return nil, err
+		}
+		if !seen[name] {
+			seen[name] = true
+			sources = append(sources, s)
+		}
+	}
+	return sources, nil
+}

@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"semel/engine"
+	"semel/engine/config"
+	"semel/storage"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	var once bool
+	cmd := a.command(&cobra.Command{
+		Use:   "run [--once] [SOURCE]...",
+		Short: "Collect: make jobs of targets, work them, commit their observations",
+		Long: `Make a job of each target that has none yet, and work the jobs there are. Without
+--once it goes on until it is stopped. With --once it ends when nothing is left
+to do: it waits for retries, within the jobs' limits; jobs that only a paused
+proxy holds back stay pending.
+
+The first SIGINT or SIGTERM stops it cleanly: nothing more is claimed, what runs
+may end for a few seconds, the rest is handed back. The second stops it at once.
+Nothing is lost either way; running it again goes on.
+
+` + exits(exitDone, exitFailed, exitUsage, exitJobs, exitConfig, exitStore, exitUnreadable, exitAccount, exitInterrupted) + `
+
+Stopped cleanly by a signal, run without --once exits 0.`,
+		ValidArgsFunction: a.completeSource,
+		Example:           "  semel run --once\n  semel run --once catalog --json\n  semel run",
+	}, func(ctx context.Context, args []string) error { return a.run(ctx, once, args) })
+	cmd.Flags().BoolVar(&once, "once", false, "end when nothing is left to do")
+	return cmd
+}
+
+func (a *app) run(ctx context.Context, once bool, names []string) error {
+	c, err := a.loadConfig()
+	if err != nil {
+		return err
+	}
+	sources, err := allSources(c, names)
+	if err != nil {
+		return err
+	}
+	store, err := openStore(c, true, storage.Options{})
+	if err != nil {
+		return err
+	}
+	tuneGC(a.getenv)
+	w := &work{config: c, sources: sources, store: store, once: once, out: newConsole(a.stderr)}
+	started := time.Now()
+	summary, err := w.do(ctx)
+	if closeErr := store.Close(); err == nil && closeErr != nil {
+		err = fmt.Errorf("closing the store: %w", closeErr)
+	}
+	if err != nil {
+		return err
+	}
+	if a.json {
+		if err := a.line(runSummary(summary)); err != nil {
+			return err
+		}
+	} else {
+		a.notef("%s in %s", summaryText(summary), durationText(time.Since(started)))
+	}
+	return verdict(summary, once, ctx.Err() != nil)
+}
+
+// work is one run of the engine with its progress.
+type work struct {
+	config  *config.Config
+	sources []*config.Source
+	store   *storage.Store
+	once    bool
+	out     *console
+}
+
+// do runs the engine, and tells the progress meanwhile.
+func (w *work) do(ctx context.Context) (engine.Summary, error) {
+	opts := engineOptions(w.config, w.sources, slog.New(slog.NewTextHandler(w.out, nil)))
+	opts.Store, opts.Owner = w.store, ownerName(time.Now())
+	e, err := engine.New(opts)
+	if err != nil {
+		return engine.Summary{}, err
+	}
+	defer e.Close()
+	defer context.AfterFunc(ctx, func() {
+		fmt.Fprintln(w.out, "semel: stopping: what runs may end; a second signal stops at once")
+	})()
+	watchCtx, end := context.WithCancel(context.Background())
+	p := w.progress()
+	p.begin(time.Now())
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer end()
+	watching.Go(func() { p.watch(watchCtx) })
+	if w.once {
+		return e.RunOnce(ctx)
+	}
+	return e.Run(ctx)
+}
+
+func (w *work) progress() *progress {
+	p := &progress{store: w.store, out: w.out}
+	for _, s := range w.sources {
+		p.sources = append(p.sources, s.Name)
+	}
+	return p
+}
+
+// runSummary is engine.Summary with names for JSON.
+type runSummary struct {
+	New       int               `json:"new"`
+	Known     int               `json:"known"`
+	BadRows   int               `json:"bad_rows"`
+	BadFiles  int               `json:"bad_files"`
+	Completed int               `json:"completed"`
+	Failed    int               `json:"failed"`
+	Retried   int               `json:"retried"`
+	Released  int               `json:"released"`
+	Stale     int               `json:"stale"`
+	Rescued   int               `json:"rescued"`
+	Open      int               `json:"open"`
+	Paused    map[string]string `json:"paused"`
+}
+
+// summaryText leaves out what did not happen.
+func summaryText(s engine.Summary) string {
+	parts := []string{fmt.Sprintf("%d complete, %d failed", s.Completed, s.Failed)}
+	for _, p := range []struct {
+		n    int
+		text string
+	}{
+		{s.Open, "left"}, {s.Retried, "retried"}, {s.New, "new"}, {s.Known, "known before"},
+		{s.BadRows, "bad targets"}, {s.BadFiles, "unreadable target files"}, {s.Released, "handed back"},
+		{s.Rescued, "taken back from a dead worker"}, {s.Stale, "too late"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.text))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// verdict is what a run's exit code says. A daemon's jobs are no news at its
+// end: whoever wants to know asks status.
+func verdict(s engine.Summary, once, interrupted bool) error {
+	switch {
+	case !once:
+		return nil
+	case interrupted && s.Open > 0:
+		return &fault{exitInterrupted, fmt.Errorf("interrupted with %s left", count(s.Open, "job")), "run it again to go on"}
+	case len(s.Paused) > 0 && s.Open > 0:
+		return pausedFault(s)
+	case s.BadFiles > 0:
+		return &fault{exitFailed, fmt.Errorf("%s of targets could not be read", count(s.BadFiles, "file")), "the log above names them"}
+	case s.Failed > 0:
+		return &fault{exitJobs, fmt.Errorf("%s failed", count(s.Failed, "job")), "semel jobs --state failed lists them, semel show JOB tells why, semel retry JOB tries again"}
+	case s.BadRows > 0:
+		return &fault{exitJobs, fmt.Errorf("%s could not become jobs", count(s.BadRows, "target")), "the log above names them"}
+	}
+	return nil
+}
+
+func pausedFault(s engine.Summary) error {
+	var reasons []string
+	for _, name := range slices.Sorted(maps.Keys(s.Paused)) {
+		reasons = append(reasons, fmt.Sprintf("proxy %s is paused (%s)", name, s.Paused[name]))
+	}
+	return &fault{
+		exitAccount,
+		fmt.Errorf("%s; %s left", strings.Join(reasons, ", "), count(s.Open, "job")),
+		"check its login and traffic with the provider, then run again: no attempt was burnt",
+	}
+}
+
+// tuneGC lets the heap grow between collections: a fetch loop keeps little and
+// allocates much, so with the default target it collects all the time. The
+// memory limit takes that back where much is kept. What the user sets in GOGC
+// or GOMEMLIMIT stands.
+func tuneGC(getenv func(string) string) {
+	const (
+		percent = 400
+		limit   = 100 << 20
+	)
+	if getenv("GOGC") != "" || debug.SetMemoryLimit(-1) != math.MaxInt64 {
+		return
+	}
+	debug.SetGCPercent(percent)
+	debug.SetMemoryLimit(limit)
+}
+
+// runOnceFile is run --once of a config file for demo: it logs nothing.
+func (a *app) runOnceFile(ctx context.Context, path string) (s engine.Summary, err error) {
+	c, err := a.loadConfigFile(path)
+	if err != nil {
+		return s, err
+	}
+	sources, err := allSources(c, nil)
+	if err != nil {
+		return s, err
+	}
+	store, err := openStore(c, true, storage.Options{})
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	opts := engineOptions(c, sources, slog.New(slog.DiscardHandler))
+	opts.Store, opts.Owner = store, ownerName(time.Now())
+	e, err := engine.New(opts)
+	if err != nil {
+		return s, err
+	}
+	defer e.Close()
+	return e.RunOnce(ctx)
+}

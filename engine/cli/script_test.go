@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"encoding/base64"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"semel/engine/gateway"
+)
+
+// The login of the scripts' gateway. Both stand nowhere else.
+const (
+	gatewayUser = "customer-4711"
+	gatewayPass = "correct-horse"
+	wrongPass   = "wrong-donkey"
+)
+
+// TestScript runs the real program: one script for each command and exit code.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup:               setUpScript,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exitcode": scriptExitCode,
+			"await":    scriptAwait,
+			"requests": scriptRequests,
+			"only":     scriptOnly,
+			"nosecret": scriptNoSecret,
+		},
+	})
+}
+
+type siteKey struct{}
+
+// setUpScript starts a site and a gateway, and completes the script's files: a
+// config and targets where it brings none, addresses put in.
+func setUpScript(env *testscript.Env) error {
+	s := newSite()
+	env.Defer(s.close)
+	env.Values[siteKey{}] = s
+	g, err := gateway.Start(gateway.Options{Username: gatewayUser, Password: gatewayPass})
+	if err != nil {
+		return err
+	}
+	env.Defer(g.Close)
+	env.Setenv("SITE", s.URL)
+	env.Setenv("GATEWAY", g.URL())
+	env.Setenv("GW_USER", gatewayUser)
+	env.Setenv("GW_PASS", gatewayPass)
+	env.Setenv("GW_WRONG", wrongPass)
+	for name, text := range map[string]string{"semel.toml": configText, "targets.csv": "n\n1\n2\n3\n"} {
+		path := filepath.Join(env.WorkDir, name)
+		own, err := os.ReadFile(path)
+		if err == nil {
+			text = string(own)
+		}
+		text = strings.NewReplacer("$SITE", s.URL, "$GATEWAY", g.URL()).Replace(text)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scriptExitCode is "exitcode N PROGRAM ARG...": runs it, and wants exactly N.
+func scriptExitCode(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// scriptAwait is "await PATH": waits until the site was asked for it.
+func scriptAwait(ts *testscript.TestScript, _ bool, args []string) {
+	select {
+	case <-ts.Value(siteKey{}).(*site).arrival(args[0]):
+	case <-time.After(20 * time.Second):
+		ts.Fatalf("nobody asked for %s", args[0])
+	}
+}
+
+// scriptRequests is "requests N": so many did the site get until now.
+func scriptRequests(ts *testscript.TestScript, _ bool, args []string) {
+	if got := strconv.Itoa(ts.Value(siteKey{}).(*site).count()); got != args[0] {
+		ts.Fatalf("the site got %s requests, want %s", got, args[0])
+	}
+}
+
+// scriptOnly is "only DIR FILE...": the folder holds these files and no others.
+func scriptOnly(ts *testscript.TestScript, _ bool, args []string) {
+	entries, err := os.ReadDir(ts.MkAbs(args[0]))
+	ts.Check(err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if want := slices.Sorted(slices.Values(args[1:])); !slices.Equal(names, want) {
+		ts.Fatalf("%s holds %q, want %q", args[0], names, want)
+	}
+}
+
+// scriptNoSecret is "nosecret": the gateway's logins are neither in the last
+// output nor in any file.
+func scriptNoSecret(ts *testscript.TestScript, _ bool, _ []string) {
+	texts := map[string]string{"stdout": ts.ReadFile("stdout"), "stderr": ts.ReadFile("stderr")}
+	ts.Check(filepath.WalkDir(ts.Getenv("WORK"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		texts[path] = string(content)
+		return err
+	}))
+	secrets := []string{gatewayUser, gatewayPass, wrongPass}
+	for _, pass := range []string{gatewayPass, wrongPass} {
+		secrets = append(secrets, base64.StdEncoding.EncodeToString([]byte(gatewayUser+":"+pass)))
+	}
+	for place, text := range texts {
+		for _, secret := range secrets {
+			if strings.Contains(text, secret) {
+				ts.Fatalf("%s holds the secret %q", place, secret)
+			}
+		}
+	}
+}

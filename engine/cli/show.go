@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"semel/engine/api"
+	"semel/engine/config"
+	"semel/storage"
+)
+
+func (a *app) showCommand() *cobra.Command {
+	return a.command(&cobra.Command{
+		Use:   "show JOB",
+		Short: "Tell one job's whole story",
+		Long: `Tell one job's whole story: what it is and which settings it is under, each
+attempt with its outcome and why, and what comes next. JOB is its id or its key.
+
+` + exits(exitDone, exitFailed, exitUsage, exitConfig, exitStore, exitUnreadable),
+		Example: "  semel show 12\n  semel show catalog:42:US:-:-:- --json",
+		Args:    exactArgs("JOB"),
+	}, func(ctx context.Context, args []string) error { return a.reading(a.show(ctx, args[0])) })
+}
+
+func (a *app) show(ctx context.Context, ref string) func(*config.Config, api.Service) error {
+	return func(c *config.Config, service api.Service) error {
+		story, err := service.Job(ctx, ref)
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return a.line(story)
+		}
+		a.storyText(c, story)
+		return nil
+	}
+}
+
+func (a *app) storyText(c *config.Config, j api.JobStory) {
+	a.printf("job %d: %s\n", j.ID, stateText(j))
+	a.row("next", "%s", j.Next)
+	a.row("key", "%s", j.Key)
+	a.row("url", "%s", plain(j.URL))
+	if len(j.Vars) > 0 {
+		for _, name := range slices.Sorted(maps.Keys(j.Vars)) {
+			a.row("variable", "%s = %s", name, plain(j.Vars[name]))
+		}
+	}
+	a.row("made", "%s under parser.version %d, country %s, scope %s, window %s, priority %d",
+		timeText(&j.Created), j.Version, orDash(j.Country), dash(j.Scope), timeText(j.Window), j.Priority)
+	if s := c.Source(j.Source); s != nil {
+		a.row("limits", "%s", limitsText(s))
+	}
+	if j.Owner != "" {
+		a.row("lease", "held by %s until %s", j.Owner, timeText(j.LeaseUntil))
+	}
+	if j.Rescues > 0 {
+		a.row("rescues", "its worker died %s in a row", count(j.Rescues, "time"))
+	}
+	a.row("cost", "%s, %s up, %s down", count(j.Attempts, "counted attempt"), bytesText(j.BytesUp), bytesText(j.BytesDown))
+	for _, at := range j.History {
+		a.attemptText(at)
+	}
+}
+
+// stateText is a job's state and why it is in it.
+func stateText(j api.JobStory) string {
+	text := string(j.State)
+	if j.Category != nil {
+		text += ", " + string(*j.Category)
+	}
+	if j.Reason != "" {
+		text += ": " + plain(j.Reason)
+	}
+	return text
+}
+
+// limitsText is what bounds a source's jobs now.
+func limitsText(s *config.Source) string {
+	through := "direct"
+	if s.Proxy != nil {
+		through = "proxy " + s.Proxy.Name
+	}
+	l := s.Limits
+	return fmt.Sprintf("%s, %s, %s; one attempt %s, %s", count(l.Attempts, "attempt"),
+		durationText(l.Time), bytesText(l.Bytes), durationText(s.Timeout), through)
+}
+
+func (a *app) attemptText(at api.Attempt) {
+	a.printf("attempt %d: %s\n", at.Generation, attemptOutcome(at))
+	a.row("when", "%s, for %s, by %s", timeText(&at.Start), durationText(at.End.Sub(at.Start)), at.Owner)
+	if at.Reason != "" {
+		a.row("why", "%s", plain(at.Reason))
+	}
+	a.row("reached", "%s", reachedText(at))
+	if at.Endpoint != "" {
+		a.row("through", "%s, country %s, session %s", plain(at.Endpoint), dash(at.Country), dash(at.Session))
+	}
+	if at.FinalURL != "" {
+		a.row("page", "%s", plain(at.FinalURL))
+	}
+	if at.NextAt != nil {
+		a.row("then", "due again at %s, %s later", timeText(at.NextAt), durationText(at.NextAt.Sub(at.End)))
+	}
+}
+
+// attemptOutcome says what became of an attempt, in words.
+func attemptOutcome(at api.Attempt) string {
+	text := at.Outcome
+	switch at.Outcome {
+	case storage.OutcomeComplete:
+		return fmt.Sprintf("complete, %s by rules of version %d", count(at.Records, "record"), at.ParserVersion)
+	case storage.OutcomeRetry:
+		text = "failed, to be tried again"
+	case storage.OutcomeFail:
+		text = "failed, and the job with it"
+	case storage.OutcomeReleased:
+		text = "handed back, not counted"
+	case storage.OutcomeRescued:
+		text = "taken back from a dead worker, not counted"
+	}
+	if at.Category != nil {
+		text += " (" + string(*at.Category) + ")"
+	}
+	return text
+}
+
+// reachedText is how far an attempt came and what it cost.
+func reachedText(at api.Attempt) string {
+	text := "phase " + dash(at.Phase)
+	if at.Status != 0 {
+		text += fmt.Sprintf(", status %d", at.Status)
+	}
+	if at.ConnectStatus != 0 {
+		text += fmt.Sprintf(", status %d of the proxy", at.ConnectStatus)
+	}
+	if at.ProxyCode != "" {
+		text += ", proxy says " + plain(at.ProxyCode)
+	}
+	return text + fmt.Sprintf(", %s up, %s down", bytesText(at.BytesUp), bytesText(at.BytesDown))
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return plain(text)
+}

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// site is a small site of product pages on loopback.
+//
+//	/p/N       a product
+//	/p/bare    one without a price
+//	/p/broken  a page without a title, which rules require
+//	/p/gone    404
+//	/p/hold…   no answer until release
+type site struct {
+	*httptest.Server
+	releaseOnce sync.Once
+	released    chan struct{}
+
+	mu       sync.Mutex
+	requests int
+	asked    map[string]chan struct{} // closed when the path was asked for
+}
+
+func newSite() *site {
+	s := &site{released: make(chan struct{}), asked: map[string]chan struct{}{}}
+	s.Server = httptest.NewServer(s)
+	return s
+}
+
+func (s *site) close() {
+	s.release()
+	s.Close()
+}
+
+// release lets the pages that are held go.
+func (s *site) release() { s.releaseOnce.Do(func() { close(s.released) }) }
+
+// arrival is closed when the path has been asked for.
+func (s *site) arrival(path string) chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked[path] == nil {
+		s.asked[path] = make(chan struct{})
+	}
+	return s.asked[path]
+}
+
+func (s *site) note(path string) {
+	arrived := s.arrival(path)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests++
+	select {
+	case <-arrived:
+	default:
+		close(arrived)
+	}
+}
+
+func (s *site) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.requests
+}
+
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.note(r.URL.Path)
+	name := strings.TrimPrefix(r.URL.Path, "/p/")
+	if strings.HasPrefix(name, "hold") {
+		select {
+		case <-s.released:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	switch name {
+	case "gone":
+		http.NotFound(w, r)
+	case "bare":
+		fmt.Fprint(w, "<h1>Bare</h1>")
+	case "broken":
+		fmt.Fprint(w, "<b class=price>1.00</b>")
+	default:
+		fmt.Fprintf(w, "<h1>Product %s</h1><b class=price>%d.50</b>", name, len(name))
+	}
+}
+
+// configText is the config of scripts that bring none.
+const configText = `version = 1
+
+[engine]
+allow_private = true
+robots = false
+
+[host."*"]
+interval = "0s"
+
+[source.pages]
+url = "$SITE/p/{n}"
+targets = "targets.csv"
+key = "{n}"
+
+[source.pages.parser.fields]
+n = { var = "n" }
+title = { css = "h1", required = true }
+price = { css = ".price", type = "decimal", decimal = "." }
+`
+
+// fill puts the site's address into a text.
+func (s *site) fill(text string) string { return strings.ReplaceAll(text, "$SITE", s.URL) }
+
+func startSite(t *testing.T) *site {
+	s := newSite()
+	t.Cleanup(s.close)
+	return s
+}

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"semel/engine/config"
+	"semel/engine/intake"
+)
+
+// targetFlags name one target by hand.
+type targetFlags struct {
+	url  string
+	vars []string
+}
+
+func (t *targetFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&t.url, "url", "", "the target's `URL`, in place of the source's template")
+	cmd.Flags().StringArrayVar(&t.vars, "var", nil, "a variable of the target as `NAME=VALUE`; may be given several times")
+}
+
+// target is the one that the flags name, or the source's first.
+func (t *targetFlags) target(s *config.Source) (intake.Target, error) {
+	if t.url == "" && len(t.vars) == 0 {
+		return firstTarget(s)
+	}
+	vars, err := parseVars(t.vars)
+	if err != nil {
+		return intake.Target{}, err
+	}
+	if t.url != "" && s.URL.IsZero() {
+		// As a row of a file of URLs has it, so that templates may use {url}.
+		return intake.Target{Vars: append(vars, intake.Var{Name: "url", Value: t.url})}, nil
+	}
+	return intake.Target{Vars: vars, URL: t.url}, nil
+}
+
+func parseVars(texts []string) (intake.Vars, error) {
+	var vars intake.Vars
+	for _, text := range texts {
+		name, value, found := strings.Cut(text, "=")
+		if !found || !intake.ValidName(name) {
+			return nil, usage(`a variable is given as --var NAME=VALUE`, "--var %q is not NAME=VALUE", text)
+		}
+		if _, twice := vars.Get(name); twice {
+			return nil, usage("", "--var %s is given twice", name)
+		}
+		vars = append(vars, intake.Var{Name: name, Value: value})
+	}
+	return vars, nil
+}
+
+// firstTarget reads the first of a source's targets.
+func firstTarget(s *config.Source) (intake.Target, error) {
+	targets, err := intake.Open(s.Targets)
+	if err != nil {
+		return intake.Target{}, err
+	}
+	defer targets.Close()
+	target, err := targets.Next()
+	if errors.Is(err, io.EOF) {
+		return target, usage("name one with --url URL or --var NAME=VALUE", "source %s has no targets", s.Name)
+	}
+	return target, err
+}
+
+// job makes the job of the target that the flags name.
+func (t *targetFlags) job(s *config.Source) (intake.Job, error) {
+	target, err := t.target(s)
+	if err != nil {
+		return intake.Job{}, err
+	}
+	job, err := s.Job(target, noWindow)
+	if err != nil {
+		return intake.Job{}, targetFault(s, err)
+	}
+	return job, nil
+}
+
+// targetFault is the fault of a target that cannot become a job.
+func targetFault(s *config.Source, err error) error {
+	var bad *intake.RowError
+	if errors.As(err, &bad) {
+		return &fault{exitFailed, fmt.Errorf("target of source %s: %w", s.Name, err), "give what is missing with --var NAME=VALUE"}
+	}
+	return err
+}

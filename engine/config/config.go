@@ -1,0 +1,142 @@
+// Package config reads the config file: strictly, all faults at once, each with
+// its file, line and key.
+//
+// It answers for the file's syntax, types, ranges, defaults, secrets and
+// combinations, and hands on checked values that need no second look: compiled
+// rules, parsed templates, proxies whose login works out. It leaves acting on
+// them to the packages that get them, and never opens the store or the network.
+//
+// Invariants: a setting that nothing acts on yet is refused, never ignored; no
+// value of a secret is in an error, and none can be printed by accident.
+package config
+
+import (
+	"net/http"
+	"time"
+
+	"semel/engine/intake"
+	"semel/engine/proxy"
+	"semel/parser"
+	"semel/storage"
+)
+
+// Config is a whole checked config file. It is not changed after Load.
+type Config struct {
+	File    string // as it was given to Load; messages name it so
+	Store   Store
+	Engine  Engine
+	Hosts   []Host   // in the file's order; one of them is named "*"
+	Proxies []Proxy  // in the file's order
+	Sources []Source // in the file's order
+}
+
+// Store is [store].
+type Store struct {
+	Path string // the store file; a relative path is joined to the config file's folder
+}
+
+// Engine is [engine].
+type Engine struct {
+	Workers      int           // attempts in flight at once
+	Lease        time.Duration // a claim's time to live; renewed at a third of it
+	UserAgent    string        // sent with each request, and matched against robots.txt
+	Robots       bool          // whether robots.txt is asked and obeyed
+	MaxBodyBytes int64         // decompressed bytes of one page; over it the attempt fails
+	AllowPrivate bool          // whether requests may reach loopback and private addresses
+}
+
+// Host is one [host.NAME]: the pacing of a site.
+type Host struct {
+	Name        string        // a host name, lower case, or "*" for all that have no section of their own
+	Concurrency int           // attempts on one host at once
+	Interval    time.Duration // between the starts of two attempts on one host; 0 for none
+}
+
+// Proxy is one [proxy.NAME], secrets read.
+type Proxy struct {
+	Name    string
+	Session time.Duration // how long one exit is kept; 0: a fresh one for each attempt
+	Proxy   *proxy.Proxy
+}
+
+// Write modes that sources may have now.
+const (
+	WriteInsert = "insert" // the lowest window stays
+	WriteUpsert = "upsert" // the later window wins
+)
+
+// What a 404 or 410 means.
+const (
+	GoneFail   = "fail"   // the job fails as not_found
+	GoneRecord = "record" // an observation marked gone is committed
+)
+
+// Source is one [source.NAME].
+type Source struct {
+	intake.Source // name, templates, identity: how targets become jobs
+
+	Targets intake.Spec // where the targets come from
+
+	// TargetsErr is why the file of targets could not be read while the config
+	// was loaded, else nil. It is no fault of the config: a finished source's
+	// file may be gone.
+	TargetsErr error
+
+	Proxy    *Proxy        // one of Config.Proxies; nil: direct
+	Headers  []Header      // in the file's order
+	Timeout  time.Duration // one attempt, all in; may be longer than the lease
+	Gone     string        // GoneFail or GoneRecord
+	Priority int           // higher first
+	Write    string        // WriteInsert or WriteUpsert
+	Limits   Limits
+	Retry    map[storage.Category]RetryPolicy // only what the file states
+	Rules    *parser.Rules
+
+	// IdentityText says in canonical words what makes two jobs of this source
+	// the same, for telling people what changed. IdentityFingerprint is its
+	// SHA-256 in hex, for noticing that it did.
+	IdentityText        string
+	IdentityFingerprint string
+}
+
+// Header is one request header. Its value may come from a secret.
+type Header struct {
+	Name  string // canonical form
+	Value Secret
+}
+
+// Limits bound a job over all its attempts.
+type Limits struct {
+	Attempts int           // executions that count
+	Time     time.Duration // from the first claim
+	Bytes    int64         // on the wire, up and down
+	Rescues  int           // deaths in a row
+}
+
+// RetryPolicy overrides how a category is retried. A zero field leaves the
+// engine's default.
+type RetryPolicy struct {
+	Attempts int           // attempts that may end in this category
+	Base     time.Duration // first upper bound of the back-off
+	Max      time.Duration // cap of the back-off
+}
+
+// RequestHeader makes the source's headers anew, secrets revealed. The caller
+// owns the result and must not print it.
+func (s *Source) RequestHeader() http.Header {
+	h := make(http.Header, len(s.Headers))
+	for _, header := range s.Headers {
+		h.Add(header.Name, header.Value.Reveal())
+	}
+	return h
+}
+
+// Source finds a source by name, nil if there is none.
+func (c *Config) Source(name string) *Source {
+	for i := range c.Sources {
+		if c.Sources[i].Name == name {
+			return &c.Sources[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,365 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"semel/engine/intake"
+	"semel/storage"
+)
+
+// write puts a config, and files beside it, into a folder of the test.
+func write(t *testing.T, text string, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(dir, "semel.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// mustLoad loads a config that has to be good.
+func mustLoad(t *testing.T, text string, files map[string]string) *Config {
+	t.Helper()
+	c, err := Load(write(t, text, files), func(name string) string { return "secret-of-" + name })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestEmptyFileIsDefault(t *testing.T) {
+	c := mustLoad(t, "version = 1", nil)
+	want := Default()
+	want.File = c.File
+	want.Store.Path = filepath.Join(filepath.Dir(c.File), "semel.db")
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSettingsArrive(t *testing.T) {
+	c := mustLoad(t, `
+version = 1
+store.path = "data/x.db"
+[engine]
+workers = 3
+lease = "1d12h"
+user_agent = "ua"
+robots = false
+max_body = "1.5MiB"
+allow_private = true
+[proxy.p]
+provider = "packetstream"
+username = "env:U"
+password = "file:key"
+session = "10m"
+[source.a]
+url = "https://example.com/{sku}"
+targets = "skus.csv"
+key = "{sku}"
+identity = ["target", "scope", "parser"]
+country = "us"
+scope = "s"
+proxy = ["p"]
+headers = { accept = "text/html", X-Api-Key = "env:K" }
+timeout = "5m"
+gone = "record"
+priority = -5
+write = "insert"
+limits = { attempts = 2, time = "30d", bytes = "2kB", rescues = 7 }
+retry.throttled = { attempts = 4, base = "1s", max = "2s" }
+parser.version = 9
+`, map[string]string{"key": "pass\n", "skus.csv": "sku\n1\n"})
+	dir := filepath.Dir(c.File)
+	engine := Engine{Workers: 3, Lease: 36 * time.Hour, UserAgent: "ua", MaxBodyBytes: 3 << 19, AllowPrivate: true}
+	if diff := cmp.Diff(engine, c.Engine); diff != "" {
+		t.Error(diff)
+	}
+	if want := filepath.Join(dir, "data", "x.db"); c.Store.Path != want {
+		t.Errorf("store.path = %s, want %s", c.Store.Path, want)
+	}
+	s := c.Source("a")
+	got := []any{
+		s.URL.String(), s.Key.String(), s.Country.String(), s.Scope.String(), s.Identity, s.ParserVersion, s.Targets,
+		s.Proxy == &c.Proxies[0], s.Proxy.Session, s.Timeout, s.Gone, s.Priority, s.Write, s.Limits, s.Retry, s.Rules.Version(),
+	}
+	want := []any{
+		"https://example.com/{sku}", "{sku}", "us", "s", intake.Identity{Scope: true, Parser: true}, 9,
+		intake.Spec{Kind: intake.CSV, Path: filepath.Join(dir, "skus.csv")},
+		true, 10 * time.Minute, 5 * time.Minute, GoneRecord, -5, WriteInsert,
+		Limits{Attempts: 2, Time: 30 * day, Bytes: 2000, Rescues: 7},
+		map[storage.Category]RetryPolicy{storage.CategoryThrottled: {Attempts: 4, Base: time.Second, Max: 2 * time.Second}}, 9,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	header := s.RequestHeader()
+	if header.Get("Accept") != "text/html" || header.Get("X-Api-Key") != "secret-of-K" {
+		t.Errorf("headers = %v", header)
+	}
+	endpoint, err := s.Proxy.Proxy.Endpoint("US", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pass, _ := endpoint.URL().User.Password(); !strings.HasPrefix(pass, "pass_") || endpoint.URL().User.Username() != "secret-of-U" {
+		t.Errorf("login = %s", endpoint.URL())
+	}
+}
+
+// TestOrder: what has an order in the file keeps it.
+func TestOrder(t *testing.T) {
+	c := mustLoad(t, `
+version = 1
+[source.zulu]
+url = "https://example.com/{z}/{a}"
+targets = [{ z = 1, a = true }, { a = "x", z = "y" }]
+[source.zulu.parser.fields]
+z = { const = "z" }
+"b" = { const = "b" }
+[source.alpha]
+targets = ["https://example.com/2", "https://example.com/1"]
+[source.zulu.parser.fields.a]
+const = "a"
+`, nil)
+	if c.Sources[0].Name != "zulu" || c.Sources[1].Name != "alpha" {
+		t.Errorf("sources are %s, %s", c.Sources[0].Name, c.Sources[1].Name)
+	}
+	var vars []intake.Vars
+	for _, s := range c.Sources {
+		for _, target := range s.Targets.Targets {
+			vars = append(vars, target.Vars)
+		}
+	}
+	want := []intake.Vars{
+		{{Name: "z", Value: "1"}, {Name: "a", Value: "true"}}, {{Name: "a", Value: "x"}, {Name: "z", Value: "y"}},
+		{{Name: "url", Value: "https://example.com/2"}}, {{Name: "url", Value: "https://example.com/1"}},
+	}
+	if diff := cmp.Diff(want, vars); diff != "" {
+		t.Error(diff)
+	}
+	if line := c.Sources[0].Targets.Targets[1].Line; line != 5 {
+		t.Errorf("line of a target = %d, want 5", line)
+	}
+}
+
+func TestOffValues(t *testing.T) {
+	mustLoad(t, `
+version = 1
+[store]
+bodies = "none"
+retain = { attempts = "", events = "" }
+[server]
+listen = ""
+token = ""
+[proxy.p]
+url = "http://gw.example.com:1"
+budget = ""
+price = ""
+[source.a]
+url = "https://example.com/"
+proxy = ""
+schedule = ""
+timezone = "UTC"
+catch_up = "latest"
+sinks = []
+sticky = ""
+method = "GET"
+form = {}
+json = {}
+repeatable = true
+blocked = { status = [], text = [], css = "" }
+follow = []
+step = []
+parser.fields = { x = { css = "h1", step = "" } }
+`, nil)
+}
+
+func TestHosts(t *testing.T) {
+	c := mustLoad(t, `
+version = 1
+[host."Shop.example.com"]
+concurrency = 1
+[host."*.example.com"]
+interval = "9s"
+[host."*"]
+concurrency = 7
+[host."bücher.example"]
+concurrency = 2
+[host."::1"]
+concurrency = 3
+`, nil)
+	for _, test := range []struct {
+		host        string
+		concurrency int
+		interval    time.Duration
+	}{
+		{"shop.example.com", 1, 250 * time.Millisecond},
+		{"SHOP.example.com.", 1, 250 * time.Millisecond},
+		{"www.example.com", 7, 9 * time.Second},
+		{"a.b.example.com", 7, 9 * time.Second},
+		{"example.com", 7, 250 * time.Millisecond},
+		{"notexample.com", 7, 250 * time.Millisecond},
+		{"xn--bcher-kva.example", 2, 250 * time.Millisecond},
+		{"::1", 3, 250 * time.Millisecond},
+		{"127.0.0.1", 7, 250 * time.Millisecond},
+	} {
+		if h := c.Host(test.host); h.Concurrency != test.concurrency || h.Interval != test.interval {
+			t.Errorf("Host(%s) = %+v", test.host, h)
+		}
+	}
+}
+
+// TestTargetsFileGone: a file of targets that is not there is told, and does not
+// keep the config from loading.
+func TestTargetsFileGone(t *testing.T) {
+	c := mustLoad(t, "version = 1\n[source.a]\nurl = \"https://example.com/{sku}\"\ntargets = \"skus.csv\"", nil)
+	if err := c.Sources[0].TargetsErr; !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("TargetsErr = %v", err)
+	}
+	c = mustLoad(t, "version = 1\n[source.a]\ntargets = \"urls.txt\"", map[string]string{"urls.txt": ""})
+	if err := c.Sources[0].TargetsErr; err != nil {
+		t.Errorf("TargetsErr = %v", err)
+	}
+	_, err := Load(filepath.Join(t.TempDir(), "no.toml"), os.Getenv)
+	if faults, ok := errors.AsType[Errors](err); ok || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Load of no file = %v, %v", err, faults)
+	}
+}
+
+// TestIdentityFingerprint: only what makes two jobs the same counts.
+func TestIdentityFingerprint(t *testing.T) {
+	fingerprint := func(settings string) string {
+		c := mustLoad(t, "version = 1\n[source.a]\nurl = \"https://example.com/\"\n"+settings, nil)
+		return c.Sources[0].IdentityFingerprint
+	}
+	base := fingerprint("")
+	if len(base) != 64 {
+		t.Fatalf("fingerprint = %q", base)
+	}
+	for settings, same := range map[string]bool{
+		`identity = ["window", "country", "target"]`: true,
+		`timeout = "5s"`:                   true,
+		`country = "US"`:                   true,
+		`parser.fields.x.css = "h1"`:       true,
+		`identity = ["target", "country"]`: false,
+		`key = "all"`:                      false,
+	} {
+		if got := fingerprint(settings); (got == base) != same {
+			t.Errorf("%s: same fingerprint: %t, want %t", settings, got == base, same)
+		}
+	}
+}
+
+func TestSecretCannotPrint(t *testing.T) {
+	s := NewSecret("hunter2")
+	holder := struct {
+		Secret Secret
+		hidden Secret
+		list   []Header
+	}{s, s, []Header{{"Authorization", s}}}
+	encoded, err := json.Marshal(holder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"Secret":"[secret]"}`; string(encoded) != want {
+		t.Errorf("as JSON it is %s, want %s", encoded, want)
+	}
+	var log strings.Builder
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "secret", s, "holder", holder)
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "secret", s, "holder", holder)
+	shown := string(encoded) + log.String() + fmt.Sprint(s, &s, holder, &holder) + fmt.Errorf("x: %v", s).Error()
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		shown += fmt.Sprintf(verb+verb+verb, s, holder, &holder)
+	}
+	for _, leak := range []string{"hunter2", fmt.Sprintf("%x", "hunter2")} {
+		if strings.Contains(shown, leak) {
+			t.Errorf("the secret is shown: %s", shown)
+		}
+	}
+	if s.Reveal() != "hunter2" || (Secret{}).Reveal() != "" {
+		t.Error("Reveal does not reveal")
+	}
+}
+
+// example reads config.example.toml; all: with the settings that are not acted
+// on yet, too.
+func example(t *testing.T, all bool) string {
+	t.Helper()
+	content, err := os.ReadFile("../../config.example.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !all {
+		return string(content)
+	}
+	return regexp.MustCompile(`(?m)^#([^ \n])`).ReplaceAllString(string(content), "$1")
+}
+
+func TestExampleLoads(t *testing.T) {
+	c := mustLoad(t, example(t, false), nil)
+	want := Default()
+	if diff := cmp.Diff(want.Engine, c.Engine); diff != "" {
+		t.Errorf("the example's engine is not the default (-default +example):\n%s", diff)
+	}
+	if c.Hosts[0] != want.Hosts[0] || filepath.Base(c.Store.Path) != want.Store.Path {
+		t.Errorf("the example's pacing or store is not the default: %+v %+v", c.Hosts[0], c.Store)
+	}
+	got, source := c.Sources[0], defaultSource()
+	if got.Timeout != source.Timeout || got.Gone != source.Gone || got.Write != source.Write || got.Limits != source.Limits || got.Priority != 0 {
+		t.Errorf("the example's source does not have the defaults: %+v", got)
+	}
+}
+
+// TestExampleIsWhole: every key of the schema stands in the example, and nothing
+// stands there that is no key; what is commented out is what is refused.
+func TestExampleIsWhole(t *testing.T) {
+	text := example(t, true)
+	l := newLoader(filepath.Join(t.TempDir(), "x"), func(string) string { return "x" })
+	root, err := parse("x", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.config(root, Default())
+	for _, e := range l.errs {
+		if e.Message != "not available yet" {
+			t.Errorf("in the example: %v", e)
+		}
+		line := strings.Split(example(t, false), "\n")[e.Line-1]
+		if !strings.HasPrefix(line, "#") {
+			t.Errorf("refused, but not commented out: %s", line)
+		}
+	}
+	for kind, keys := range l.known {
+		for _, key := range keys {
+			if kind != "rows" && !slices.ContainsFunc(l.seen[kind], func(n *node) bool { return n.member(key) != nil }) {
+				t.Errorf("%s of %s is not in the example", key, kind)
+			}
+		}
+	}
+	for _, kind := range []string{
+		"config", "store", "retain", "engine", "server", "host", "proxy", "sink", "source", "limits", "retry", "blocked",
+		"follow", "step", "parser", "field",
+	} {
+		if len(l.known[kind]) == 0 {
+			t.Errorf("no table of kind %s was read", kind)
+		}
+	}
+}

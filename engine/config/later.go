@@ -1,0 +1,229 @@
+package config
+
+import (
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// This file reads the settings that nothing acts on yet. They are as strict as
+// the others, and then refused, unless they say "off".
+
+// laterWord reads one of some words, of which the first is off.
+func (t *table) laterWord(name string, words ...string) {
+	var text string
+	if t.oneOf(name, &text, words...) && text != words[0] {
+		t.l.notYet(t.get(name))
+	}
+}
+
+// laterText reads a text that valid accepts, or "" for off.
+func (t *table) laterText(name, want string, valid func(string) bool) {
+	var text string
+	if !t.text(name, &text) || text == "" {
+		return
+	}
+	if !valid(text) {
+		t.l.wrong(t.get(name), "must be %s", want)
+		return
+	}
+	t.l.notYet(t.get(name))
+}
+
+// laterDuration reads a duration, or "" for off.
+func (t *table) laterDuration(name string) {
+	t.laterText(name, `a duration such as "90s", "6h" or "30d"`, func(text string) bool {
+		d, err := parseDuration(text)
+		return err == nil && d > 0
+	})
+}
+
+// laterTexts reads a list of texts, empty for off.
+func (t *table) laterTexts(name string) {
+	var list []string
+	if t.texts(name, &list) && len(list) > 0 {
+		t.l.notYet(t.get(name))
+	}
+}
+
+// laterSecret reads a reference to a secret, or "" for off. The secret is left
+// alone.
+func (t *table) laterSecret(name string) {
+	n := t.get(name)
+	if n == nil || n.scalar == "" {
+		return
+	}
+	if text, _ := n.scalar.(string); !isReference(text) {
+		t.l.fault(n, "%s", literalSecret)
+		return
+	}
+	t.l.notYet(n)
+}
+
+// anyText accepts every text.
+func anyText(string) bool { return true }
+
+func (l *loader) server(t *table) {
+	t.laterText("listen", `an address such as "127.0.0.1:7467"`, func(text string) bool {
+		_, port, err := net.SplitHostPort(text)
+		return err == nil && port != ""
+	})
+	t.laterSecret("token")
+	t.done()
+}
+
+var (
+	budgetText = regexp.MustCompile(`^(.+)/day$`)
+	priceText  = regexp.MustCompile(`^[0-9]+(\.[0-9]+)? [A-Z]{3}/(GB|GiB)$`)
+)
+
+// proxyLater reads what a proxy will have.
+func (t *table) proxyLater() {
+	t.laterText("budget", `a size a day, such as "2GB/day"`, func(text string) bool {
+		m := budgetText.FindStringSubmatch(text)
+		if m == nil {
+			return false
+		}
+		size, err := parseSize(m[1])
+		return err == nil && size > 0
+	})
+	t.laterText("price", `a price such as "1.00 USD/GB"`, priceText.MatchString)
+}
+
+// sinkEvents are what a sink can ask for.
+var sinkEvents = []string{
+	"observation.created", "observation.updated", "window.replaced", "job.complete", "job.failed", "run.finished", "page.quarantined",
+}
+
+func (l *loader) sinks(t *table) {
+	for _, sink := range t.named("sink") {
+		l.notYet(sink.node)
+		var text string
+		if !sink.oneOf("type", &text, "webhook", "file", "command", "nats") && sink.node.member("type") == nil {
+			l.fault(sink.node, "type is missing")
+		}
+		sink.text("url", &text)
+		if n := sink.get("secret"); n != nil {
+			if text, _ := n.scalar.(string); !isReference(text) {
+				l.fault(n, "%s", literalSecret)
+			}
+		}
+		var events []string
+		sink.texts("events", &events)
+		for i, event := range events {
+			l.among(sink.get("events").items[i], event, sinkEvents)
+		}
+		sink.done()
+	}
+}
+
+// sourceLater reads what a source will have.
+func (t *table) sourceLater() {
+	t.laterText("schedule", "a schedule", anyText)
+	t.laterZone("timezone")
+	t.laterWord("catch_up", "latest", "none", "all")
+	t.laterTexts("sinks")
+	t.laterDuration("sticky")
+	blocked := t.sub("blocked", "blocked")
+	blocked.blocked()
+	for _, follow := range t.each("follow", "follow") {
+		t.l.notYet(follow.node)
+		follow.follow()
+	}
+	for _, step := range t.each("step", "step") {
+		t.l.notYet(step.node)
+		step.step()
+	}
+	t.request()
+}
+
+// laterZone reads a time zone; UTC is off.
+func (t *table) laterZone(name string) {
+	var zone string
+	if !t.text(name, &zone) || zone == "" || zone == "UTC" {
+		return
+	}
+	if _, err := time.LoadLocation(zone); err != nil {
+		t.l.wrong(t.get(name), `must be an IANA time zone such as "Europe/Berlin"`)
+		return
+	}
+	t.l.notYet(t.get(name))
+}
+
+// each opens the tables of a list such as [[step]]. An empty list is off.
+func (t *table) each(name, kind string) []*table {
+	n := t.get(name)
+	if n != nil && n.items == nil {
+		t.l.wrong(n, "must be a list of tables: [[%s]]", strings.Trim(n.path, "."))
+		n = nil
+	}
+	if n == nil {
+		t.l.open(nil, kind)
+		return nil
+	}
+	var tables []*table
+	for _, item := range n.items {
+		if opened := t.l.open(item, kind); opened.node != nil {
+			tables = append(tables, opened)
+		}
+	}
+	return tables
+}
+
+// request reads how a request differs from a plain GET.
+func (t *table) request() {
+	t.laterWord("method", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+	for _, name := range []string{"form", "json"} {
+		if n := t.get(name); n != nil && (!n.table || len(n.members) > 0) {
+			t.l.notYet(n)
+		}
+	}
+	var repeatable bool
+	if t.boolean("repeatable", &repeatable) && !repeatable {
+		t.l.notYet(t.get("repeatable")) // true is what a GET is anyway
+	}
+}
+
+// blocked reads a source's own signs of a block page.
+func (t *table) blocked() {
+	if n := t.get("status"); n != nil {
+		switch {
+		case n.items == nil || slices.ContainsFunc(n.items, func(i *node) bool { _, ok := i.scalar.(int64); return !ok }):
+			t.l.wrong(n, "must be a list of status codes")
+		case len(n.items) > 0:
+			t.l.notYet(n)
+		}
+	}
+	t.laterTexts("text")
+	t.laterText("css", "a CSS selector", anyText)
+	t.done()
+}
+
+// follow reads which links become jobs.
+func (t *table) follow() {
+	var text string
+	var depth int
+	t.text("css", &text)
+	t.text("source", &text)
+	t.text("match", &text)
+	t.integer("max_depth", &depth, 1, 1_000_000)
+	t.done()
+}
+
+// step reads one step of a workflow.
+func (t *table) step() {
+	var text string
+	t.text("name", &text)
+	t.text("url", &text)
+	t.oneOf("method", &text, "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+	var repeatable bool
+	t.boolean("repeatable", &repeatable)
+	for _, name := range []string{"form", "json", "headers", "capture"} {
+		if n := t.get(name); n != nil && !n.table {
+			t.l.wrong(n, "must be a table")
+		}
+	}
+	t.done()
+}

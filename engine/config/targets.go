@@ -1,0 +1,250 @@
+package config
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"semel/engine/intake"
+)
+
+// variables are what is known of a source's targets while the config loads.
+type variables struct {
+	names []string
+	some  bool // names is what a target must have: a template's other variables are unknown
+	all   bool // names is all that any target has
+	none  bool // the config names no targets, so there is one without variables
+}
+
+// targets reads where a source's targets come from.
+func (l *loader) targets(t *table, s *Source) variables {
+	n := t.get("targets")
+	switch {
+	case n == nil:
+		s.Targets.Targets = []intake.Target{{File: l.file, Line: t.node.line}}
+		return variables{some: true, all: true, none: true}
+	case n.items != nil:
+		return l.targetList(n, s)
+	}
+	var text string
+	if !l.text(n, &text) {
+		return variables{}
+	}
+	if strings.HasPrefix(text, "sitemap:") || strings.HasPrefix(text, "nats:") {
+		l.notYet(n)
+		return variables{}
+	}
+	kind, ok := intake.KindOf(text)
+	if !ok {
+		l.wrong(n, "must be a file that ends in .csv, .jsonl or .txt, or a list")
+		return variables{}
+	}
+	s.Targets = intake.Spec{Kind: kind, Path: l.path(text)}
+	return l.targetFile(n, s)
+}
+
+// targetFile looks into a file for the variables it has. A file that is not
+// there is no fault: what was collected from it can still be exported.
+func (l *loader) targetFile(n *node, s *Source) variables {
+	reader, err := intake.Open(s.Targets)
+	if err != nil {
+		if _, missing := errors.AsType[*fs.PathError](err); missing {
+			s.TargetsErr = err
+		} else {
+			l.fault(n, "%v", err)
+		}
+		return variables{}
+	}
+	defer reader.Close() //nolint:errcheck // nothing was written
+	if names := reader.Vars(); names != nil {
+		return variables{names: names, some: true, all: true}
+	}
+	first, err := reader.Next()
+	if err != nil {
+		if _, bad := errors.AsType[*intake.RowError](err); !bad && err != io.EOF {
+			s.TargetsErr = err
+		}
+		return variables{}
+	}
+	return variables{names: varNames(nil, first.Vars), some: true}
+}
+
+// targetList reads targets that stand in the config: URLs, or tables of
+// variables.
+func (l *loader) targetList(n *node, s *Source) variables {
+	var names []string
+	for _, item := range n.items {
+		target := intake.Target{File: l.file, Line: item.line}
+		switch {
+		case item.table != n.items[0].table:
+			l.wrong(item, "must be like the first one: a list has URLs or tables, not both")
+			return variables{}
+		case item.table:
+			target.Vars = l.targetVars(item)
+		default:
+			var url string
+			if !l.text(item, &url) {
+				return variables{}
+			}
+			target.Vars = intake.Vars{{Name: "url", Value: url}}
+		}
+		names = varNames(names, target.Vars)
+		s.Targets.Targets = append(s.Targets.Targets, target)
+	}
+	known := len(n.items) > 0
+	return variables{names: names, some: known, all: known}
+}
+
+// targetVars reads one table of variables, in the file's order.
+func (l *loader) targetVars(n *node) intake.Vars {
+	vars := intake.Vars{}
+	for _, m := range n.members {
+		var text string
+		switch v := m.scalar.(type) {
+		case string:
+			text = v
+		case int64:
+			text = strconv.FormatInt(v, 10)
+		case bool:
+			text = strconv.FormatBool(v)
+		case float64, time.Time:
+			l.wrong(m, "must stand in quotes: it has more than one text")
+		default:
+			l.wrong(m, "must be text, a whole number, true or false")
+		}
+		vars = append(vars, intake.Var{Name: m.name, Value: text})
+	}
+	return vars
+}
+
+// varNames adds the names of variables that are not there yet.
+func varNames(names []string, vars intake.Vars) []string {
+	for _, v := range vars {
+		if !slices.Contains(names, v.Name) {
+			names = append(names, v.Name)
+		}
+	}
+	return names
+}
+
+// checkTemplates holds a source's templates against its targets.
+func (l *loader) checkTemplates(t *table, s *Source, vars variables) {
+	before := len(l.errs)
+	l.checkVars(t.get("url"), s.URL, vars, true)
+	l.checkVars(t.get("key"), s.Key, vars, true)
+	l.checkVars(t.get("country"), s.Country, vars, false)
+	l.checkVars(t.get("scope"), s.Scope, vars, false)
+	l.checkURL(t, s)
+	l.checkDistinct(t, s)
+	if len(l.errs) == before && !t.faulty("url", "key", "country", "scope", "targets", "step") {
+		l.checkList(t, s)
+	}
+}
+
+// checkList makes the jobs of targets that stand in the config, since each of
+// them has a line to be told of.
+func (l *loader) checkList(t *table, s *Source) {
+	for i, target := range s.Targets.Targets {
+		_, err := s.Job(target, time.Time{})
+		bad, ok := errors.AsType[*intake.RowError](err)
+		if !ok {
+			continue
+		}
+		if n := t.get("targets"); n != nil {
+			l.fault(n.items[i], "%s", bad.Reason)
+		} else {
+			l.fault(t.node, "%s", bad.Reason)
+		}
+	}
+}
+
+// checkVars finds variables that no target has. Every target must have those of
+// required templates.
+func (l *loader) checkVars(n *node, template intake.Template, vars variables, required bool) {
+	if n == nil || !vars.all && !(vars.some && required) {
+		return
+	}
+	for _, name := range template.Vars() {
+		switch {
+		case slices.Contains(vars.names, name):
+		case vars.none:
+			l.fault(n, "variable %q has no value: say with targets where it comes from (targets = [] for jobs that are submitted)", name)
+		default:
+			l.fault(n, "the targets have no variable %q", name).Hint = nearest(name, vars.names)
+		}
+	}
+}
+
+// checkURL holds a URL template against what can be requested.
+func (l *loader) checkURL(t *table, s *Source) {
+	n := t.get("url")
+	if n == nil {
+		if t.get("step") == nil && !bringsURLs(t.get("targets"), s) {
+			l.fault(t.node, "url is missing: only a .txt file or a list of URLs does without")
+		}
+		return
+	}
+	if s.URL.IsZero() || strings.HasPrefix(s.URL.String(), "{") && !strings.HasPrefix(s.URL.String(), "{{") {
+		return // at fault already, or the targets bring the whole URL
+	}
+	var sample intake.Vars
+	for _, name := range s.URL.Vars() {
+		sample = append(sample, intake.Var{Name: name, Value: "1"}) // fits a host, a port and a path
+	}
+	raw, err := s.URL.Expand(sample, intake.URL)
+	if err == nil {
+		err = intake.CheckURL(raw)
+	}
+	if err != nil {
+		l.fault(n, "%v", err)
+	}
+}
+
+// bringsURLs reports whether a source's targets are URLs. Targets that are at
+// fault themselves get the benefit of the doubt.
+func bringsURLs(targets *node, s *Source) bool {
+	if targets == nil || targets.items == nil {
+		return targets != nil && (s.Targets.Kind == intake.TXT || s.Targets.Path == "")
+	}
+	return len(targets.items) == 0 || !targets.items[0].table
+}
+
+// checkDistinct refuses targets that would all be one job.
+func (l *loader) checkDistinct(t *table, s *Source) {
+	many := s.Targets.Kind != intake.Inline || len(s.Targets.Targets) > 1
+	name, template := "key", s.Key
+	if template.IsZero() {
+		name, template = "url", s.URL
+	}
+	if many && !template.IsZero() && len(template.Vars()) == 0 {
+		l.fault(t.get(name), "has no variable, so that all targets would be one job")
+	}
+}
+
+// checkCountry holds a source's country against what its proxy can do.
+func (l *loader) checkCountry(t *table, s *Source) {
+	n := t.get("country")
+	fixed := len(s.Country.Vars()) == 0
+	country := strings.ToUpper(s.Country.String())
+	if fixed && country != "" && !intake.ValidCountry(country) {
+		l.wrong(n, `must be a two-letter country code such as "US", or a template`)
+		return
+	}
+	if s.Proxy == nil || s.Proxy.Proxy == nil {
+		return
+	}
+	switch {
+	case n == nil && s.Proxy.Proxy.NeedsCountry():
+		l.fault(t.get("proxy"), "proxy %s needs a country: set the source's country", s.Proxy.Name)
+	case !fixed && !s.Proxy.Proxy.TakesCountry():
+		l.fault(n, "proxy %s cannot choose a country: its templates have no {country}", s.Proxy.Name)
+	case fixed && country != "":
+		if err := s.Proxy.Proxy.CheckCountry(country); err != nil {
+			l.wrong(n, "%v", err)
+		}
+	}
+}

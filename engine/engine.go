@@ -1,0 +1,240 @@
+// Package engine claims jobs, runs attempts and commits outcomes.
+//
+// It answers for: choosing the next job (paced by host, held back by a paused
+// proxy), the lease of each job in flight, the one map from what happened to a
+// category, retries as arithmetic on (job, category, policy, now), rescue,
+// promotion of due retries, and stopping cleanly. It leaves to others: what the
+// states are and that only a valid lease writes (storage), one request
+// (fetch), what a page means (parser), and what users see (cli).
+//
+// # Invariants
+//
+//   - Nothing waits for its host inside a lease: a job is claimed when it may
+//     start.
+//   - No more jobs are claimed than workers are free.
+//   - An attempt ends in exactly one commit that compares owner and generation.
+//     A worker that lost its lease changes nothing.
+//   - Leases are renewed and rescued by one loop, in that order: after a
+//     suspend, workers that are alive keep their jobs.
+//   - Only loops ask the time; what they call gets it as an argument.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"semel/engine/fetch"
+	"semel/storage"
+)
+
+// errStopping is the cause of attempts that a stop cuts short.
+var errStopping = errors.New("the engine is stopping")
+
+// Engine works the jobs of its sources. Make one with New; it runs once.
+type Engine struct {
+	opts    Options
+	sources map[string]*Source
+	pools   map[string]*fetch.Pool // by proxy name, "" for direct
+	robots  *robotsCache
+	pace    *pacer
+	health  *health
+	parsing chan struct{} // a token for each parse under way: trees are large, and more than cores gain nothing
+
+	mu      sync.Mutex
+	held    map[uint64]*attempt // in flight, by job
+	summary Summary
+}
+
+// Summary is what one Run did.
+type Summary struct {
+	New       int // jobs made from targets
+	Known     int // targets whose job was there before
+	BadRows   int // targets that cannot become jobs
+	BadFiles  int // files of targets that could not be read
+	Completed int
+	Failed    int
+	Retried   int
+	Released  int
+	Stale     int               // outcomes that came after their lease
+	Rescued   int               // leases taken back from dead or silent workers
+	Open      int               // jobs of these sources that still have work ahead
+	Paused    map[string]string // proxies whose account was refused, with the reason
+}
+
+// New makes an engine. Close it.
+func New(opts Options) (*Engine, error) {
+	if err := opts.check(); err != nil {
+		return nil, fmt.Errorf("engine options: %w", err)
+	}
+	e := &Engine{
+		opts:    opts,
+		sources: map[string]*Source{},
+		pools:   map[string]*fetch.Pool{},
+		pace:    newPacer(opts.pacing),
+		health:  newHealth(opts.Proxies),
+		parsing: make(chan struct{}, parseSlots()),
+		held:    map[uint64]*attempt{},
+	}
+	e.robots = newRobotsCache(opts.Store, opts.UserAgent)
+	for i := range opts.Sources {
+		e.sources[opts.Sources[i].Name] = &opts.Sources[i]
+	}
+	session := fetch.Options{AllowPrivate: opts.AllowPrivate, Timeouts: opts.Timeouts, Transport: opts.Transport}
+	e.pools[""] = fetch.NewPool(fetch.PoolOptions{Session: session})
+	for _, p := range opts.Proxies {
+		e.pools[p.Name] = fetch.NewPool(fetch.PoolOptions{Proxy: p.Proxy, TTL: p.Session, Session: session})
+	}
+	return e, nil
+}
+
+// Close ends all sessions.
+func (e *Engine) Close() {
+	for _, p := range e.pools {
+		p.Close()
+	}
+}
+
+// RunOnce makes a job of every target, works until nothing is left that it can
+// do, and returns. Retries are waited for; jobs that only a paused proxy holds
+// back stay. When ctx ends it stops cleanly: nothing more is claimed, what runs
+// may end within Grace, the rest is handed back unburnt.
+func (e *Engine) RunOnce(ctx context.Context) (Summary, error) { return e.run(ctx, true) }
+
+// Run is RunOnce without an end: it goes on until ctx ends.
+func (e *Engine) Run(ctx context.Context) (Summary, error) { return e.run(ctx, false) }
+
+func (e *Engine) run(ctx context.Context, once bool) (Summary, error) {
+	if err := e.takeOver(ctx); err != nil {
+		return e.Summary(), err
+	}
+	s := newScheduler(e, once)
+	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
+	loopCtx, endLoops := context.WithCancel(groupCtx)
+	defer endLoops()
+	stop, cancelStop := context.WithCancel(groupCtx)
+	defer context.AfterFunc(ctx, cancelStop)()
+	defer cancelStop()
+
+	group.Go(func() error {
+		defer close(s.enqueued)
+		return ignoreStop(stop, e.enqueueAll(stop))
+	})
+	group.Go(func() error {
+		defer endLoops()
+		return s.run(stop)
+	})
+	group.Go(func() error { return e.maintain(loopCtx) })
+	err := group.Wait()
+	if countErr := e.countOpen(); err == nil {
+		err = countErr
+	}
+	return e.Summary(), err
+}
+
+// ignoreStop leaves out the error that a stop itself makes.
+func ignoreStop(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// takeOver begins work on a store that this process alone holds: whoever held
+// its leases before is dead.
+func (e *Engine) takeOver(ctx context.Context) error {
+	err := e.opts.Store.Update(ctx, func(tx *storage.Tx) error {
+		for _, name := range slices.Sorted(maps.Keys(e.sources)) {
+			if err := e.register(tx, e.sources[name]); err != nil {
+				return err
+			}
+		}
+		return e.restoreGates(tx)
+	})
+	if err != nil {
+		return fmt.Errorf("taking over the store: %w", err)
+	}
+	n, err := e.rescue(ctx, endOfTime)
+	if n > 0 {
+		e.opts.Log.Info("took back the leases of a process that died", "jobs", n)
+	}
+	return err
+}
+
+// restoreGates holds back hosts that asked for it before a restart.
+func (e *Engine) restoreGates(tx *storage.Tx) error {
+	gates, err := tx.HostGates()
+	for host, until := range gates {
+		e.pace.gate(host, until)
+	}
+	return err
+}
+
+// register remembers under which identity and rules a source works, and warns
+// where they are not those of its earlier jobs.
+func (e *Engine) register(tx *storage.Tx, src *Source) error {
+	now := storage.Source{Name: src.Name, Identity: src.Fingerprint, Rules: src.Rules.Fingerprint(), Version: src.Rules.Version()}
+	was, err := tx.Source(src.Name)
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return tx.PutSource(now)
+	case err != nil:
+		return err
+	}
+	if was.Identity != now.Identity {
+		e.opts.Log.Warn("the settings that make job keys have changed: targets collected before may be collected again under new keys", "source", src.Name)
+	}
+	if was.Rules != now.Rules && was.Version == now.Version {
+		e.opts.Log.Warn("the rules have changed under the same parser.version: records of both will stand side by side; raise the version", "source", src.Name, "version", now.Version)
+		return nil
+	}
+	if was.Rules == now.Rules && was.Version == now.Version && was.Identity == now.Identity {
+		return nil
+	}
+	return tx.PutSource(now)
+}
+
+// Summary is what was done so far.
+func (e *Engine) Summary() Summary {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.summary
+	s.Paused = e.health.paused()
+	return s
+}
+
+func (e *Engine) note(change func(*Summary)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	change(&e.summary)
+}
+
+// countOpen notes how many jobs of these sources have work ahead.
+func (e *Engine) countOpen() error {
+	open, _, err := e.open()
+	e.note(func(s *Summary) { s.Open = open })
+	return err
+}
+
+// open counts the jobs with work ahead, and those of them that something other
+// than a paused proxy holds back.
+func (e *Engine) open() (all, workable int, err error) {
+	paused := e.health.paused()
+	err = e.opts.Store.View(func(tx *storage.Tx) error {
+		for name, src := range e.sources {
+			c := tx.Counters(name)
+			n := int(c.State(storage.StatePending) + c.State(storage.StateRunning) + c.State(storage.StateRetryable))
+			all += n
+			if _, held := paused[src.Proxy]; !held {
+				workable += n
+			}
+		}
+		return nil
+	})
+	return all, workable, err
+}

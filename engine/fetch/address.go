@@ -1,0 +1,118 @@
+package fetch
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// denied are the ranges that are not public beside those that netip knows
+// itself (IANA special-purpose registries, RFC 6890 and its updates).
+var denied = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("100.64.0.0/10"),    // carrier-grade NAT, and a cloud's metadata
+	netip.MustParsePrefix("168.63.129.16/32"), // a cloud's metadata at a public address
+	netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("192.0.2.0/24"),
+	netip.MustParsePrefix("192.88.99.0/24"),
+	netip.MustParsePrefix("198.18.0.0/15"),
+	netip.MustParsePrefix("198.51.100.0/24"),
+	netip.MustParsePrefix("203.0.113.0/24"),
+	netip.MustParsePrefix("240.0.0.0/4"), // reserved, broadcast
+	netip.MustParsePrefix("::/96"),       // IPv4-compatible, unspecified, loopback
+	netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("100::/64"),
+	netip.MustParsePrefix("2001::/23"), // Teredo and other protocols' own
+	netip.MustParsePrefix("2001:db8::/32"),
+	netip.MustParsePrefix("3fff::/20"),
+	netip.MustParsePrefix("5f00::/16"),
+	netip.MustParsePrefix("fec0::/10"),
+}
+
+var (
+	nat64    = netip.MustParsePrefix("64:ff9b::/96")
+	sixToFor = netip.MustParsePrefix("2002::/16")
+)
+
+// deniedAddress reports whether a host:port, the host being an address, is not
+// on the public internet. What cannot be read is not.
+func deniedAddress(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err != nil || deniedIP(ip)
+}
+
+// deniedIP reports whether ip is not a public unicast address, also where it
+// carries an IPv4 address inside.
+func deniedIP(ip netip.Addr) bool {
+	ip = ip.Unmap().WithZone("")
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() {
+		return true
+	}
+	for _, p := range denied {
+		if p.Contains(ip) {
+			return true
+		}
+	}
+	b := ip.As16()
+	switch {
+	case nat64.Contains(ip):
+		return deniedIP(netip.AddrFrom4([4]byte(b[12:16])))
+	case sixToFor.Contains(ip):
+		return deniedIP(netip.AddrFrom4([4]byte(b[2:6])))
+	}
+	return false
+}
+
+// deniedHost reports whether a URL's host is, without asking anyone, a private
+// address or a name of this machine. It is what can be checked where a proxy
+// resolves the names, and so reads addresses in every spelling that inet_aton
+// takes.
+func deniedHost(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") || host == "metadata.google.internal" {
+		return true
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return deniedIP(ip)
+	}
+	ip, ok := parseLegacyIPv4(host)
+	return ok && deniedIP(ip)
+}
+
+func denial(host string) error { return fmt.Errorf("%w: %s", ErrAddressDenied, host) }
+
+// parseLegacyIPv4 reads the spellings of inet_aton: one to four numbers,
+// decimal, octal or hexadecimal, the last filling the rest, as in 127.1,
+// 0x7f000001 and 2130706433.
+func parseLegacyIPv4(host string) (netip.Addr, bool) {
+	fields := strings.Split(host, ".")
+	if len(fields) > 4 {
+		return netip.Addr{}, false
+	}
+	var address uint64
+	for i, field := range fields {
+		bits := 8
+		if i == len(fields)-1 {
+			bits = 8 * (5 - len(fields))
+		}
+		base := 10
+		switch hex, isHex := strings.CutPrefix(field, "0x"); {
+		case isHex:
+			field, base = hex, 16
+		case len(field) > 1 && field[0] == '0':
+			base = 8
+		}
+		n, err := strconv.ParseUint(field, base, bits)
+		if err != nil {
+			return netip.Addr{}, false
+		}
+		address = address<<bits | n
+	}
+	return netip.AddrFrom4([4]byte{byte(address >> 24), byte(address >> 16), byte(address >> 8), byte(address)}), true
+}

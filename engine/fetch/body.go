@@ -1,0 +1,214 @@
+package fetch
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	// maxEncodings bounds stacked content encodings: more are an attack.
+	maxEncodings = 3
+	// zstdWindow is the largest window that RFC 9659 lets an encoder use here.
+	zstdWindow = 8 << 20
+	// firstBuffer bounds what is allocated on the word of a Content-Length.
+	firstBuffer = 1 << 20
+)
+
+// receive reads the body and makes the page.
+func (a *attempt) receive(req *http.Request, resp *http.Response) (*Page, error) {
+	p := &Page{
+		Status:         resp.StatusCode,
+		Header:         resp.Header,
+		RequestURL:     a.req.URL,
+		FinalURL:       req.URL.String(),
+		ContentType:    mediaType(resp.Header.Get("Content-Type")),
+		CloseDelimited: resp.ContentLength < 0 && len(resp.TransferEncoding) == 0,
+	}
+	if req.Method == http.MethodHead {
+		p.CloseDelimited = false
+		return p, nil
+	}
+	body, err := a.readBody(resp)
+	if err != nil {
+		return nil, err
+	}
+	p.Body, p.Charset = toUTF8(body, resp.Header.Get("Content-Type"))
+	return p, nil
+}
+
+// mediaType is a Content-Type without its parameters, also where they are
+// malformed.
+func mediaType(contentType string) string {
+	if t, _, err := mime.ParseMediaType(contentType); err == nil {
+		return t
+	}
+	t, _, _ := strings.Cut(contentType, ";")
+	return strings.ToLower(strings.TrimSpace(t))
+}
+
+// readBody reads, decompresses and bounds the body.
+func (a *attempt) readBody(resp *http.Response) ([]byte, error) {
+	limit := a.req.MaxBody
+	if limit <= 0 {
+		limit = math.MaxInt64 - 1
+	}
+	if resp.ContentLength > limit && !a.req.cutBody {
+		return nil, fmt.Errorf("%w: %d bytes announced, %d allowed", ErrTooLarge, resp.ContentLength, limit)
+	}
+	wire := &wireReader{inner: resp.Body, meter: a.meter}
+	decoded, closeAll, err := decode(wire, resp.Header.Values("Content-Encoding"))
+	if err != nil {
+		return nil, wire.blame(err)
+	}
+	defer closeAll()
+	var body bytes.Buffer
+	body.Grow(int(max(bytes.MinRead, min(resp.ContentLength+bytes.MinRead, firstBuffer))))
+	n, err := body.ReadFrom(io.LimitReader(decoded, limit+1))
+	if n > limit {
+		if a.req.cutBody {
+			body.Truncate(int(limit))
+			return body.Bytes(), nil
+		}
+		return nil, fmt.Errorf("%w: over %d bytes", ErrTooLarge, limit)
+	}
+	if err == nil {
+		err = wire.finish()
+	}
+	return body.Bytes(), wire.blame(err)
+}
+
+// wireReader is the body as it comes. It keeps its own error, which a
+// decompressor above would turn into one of the format.
+type wireReader struct {
+	inner io.Reader
+	meter *meter
+	err   error // other than io.EOF
+}
+
+func (r *wireReader) Read(p []byte) (int, error) {
+	n, err := r.inner.Read(p)
+	if n > 0 {
+		r.meter.touch()
+	}
+	if err != nil && err != io.EOF {
+		r.err = err
+	}
+	return n, err
+}
+
+// finish reads what a decompressor left: the end of the chunks, without which
+// the body is cut and the connection lost.
+func (r *wireReader) finish() error {
+	_, err := io.CopyN(io.Discard, r, drainLimit)
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// blame sorts a read error: the wire's own comes first, a compressed stream
+// that ends early is truncated as well, all else is the format's.
+func (r *wireReader) blame(err error) error {
+	switch {
+	case r.err != nil:
+		return fmt.Errorf("%w: %w", ErrTruncated, r.err)
+	case err == nil || errors.Is(err, ErrEncoding):
+		return err
+	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: %w", ErrTruncated, io.ErrUnexpectedEOF)
+	}
+	return fmt.Errorf("%w: %w", ErrEncoding, err)
+}
+
+// decode undoes the content encodings, the last applied first. An empty body
+// is empty under any encoding.
+func decode(wire io.Reader, headers []string) (decoded io.Reader, closeAll func(), err error) {
+	var closers []func()
+	closeAll = func() {
+		for _, c := range closers {
+			c()
+		}
+	}
+	encodings := contentEncodings(headers)
+	if len(encodings) == 0 {
+		return wire, closeAll, nil
+	}
+	if len(encodings) > maxEncodings {
+		return nil, closeAll, fmt.Errorf("%w: %d of them stacked", ErrEncoding, len(encodings))
+	}
+	buffered := bufio.NewReader(wire)
+	if _, err := buffered.Peek(1); err == io.EOF {
+		return buffered, closeAll, nil
+	}
+	decoded = buffered
+	for i := len(encodings) - 1; i >= 0; i-- {
+		d, closer, err := newDecoder(decoded, encodings[i])
+		if err != nil {
+			closeAll()
+			return nil, func() {}, err
+		}
+		decoded, closers = d, append(closers, closer)
+	}
+	return decoded, closeAll, nil
+}
+
+// contentEncodings are the codings in the order they were applied.
+func contentEncodings(headers []string) []string {
+	var all []string
+	for _, name := range strings.Split(strings.Join(headers, ","), ",") {
+		name = strings.ToLower(strings.TrimSpace(name))
+		if name != "" && name != "identity" {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+func newDecoder(r io.Reader, encoding string) (io.Reader, func(), error) {
+	none := func() {}
+	switch encoding {
+	case "gzip", "x-gzip":
+		d, err := gzip.NewReader(r)
+		return d, none, err
+	case "deflate":
+		d, err := newInflater(r)
+		return d, none, err
+	case "br":
+		return brotli.NewReader(r), none, nil
+	case "zstd":
+		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(zstdWindow))
+		if err != nil {
+			return nil, none, err
+		}
+		return d, d.Close, nil
+	}
+	return nil, none, fmt.Errorf("%w: %q is unknown", ErrEncoding, shorten(encoding))
+}
+
+// newInflater reads deflate as the standard has it, in a zlib wrapper, and as
+// some servers send it, without.
+func newInflater(r io.Reader) (io.Reader, error) {
+	b := bufio.NewReader(r)
+	head, err := b.Peek(2)
+	if err != nil {
+		return nil, err
+	}
+	wrapped := head[0]&0x0f == 8 && (uint(head[0])<<8|uint(head[1]))%31 == 0
+	if wrapped {
+		return zlib.NewReader(b)
+	}
+	return flate.NewReader(b), nil
+}

@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"semel/engine/fetch"
+	"semel/engine/intake"
+	"semel/engine/proxy"
+	"semel/parser"
+	"semel/storage"
+)
+
+// Options of an Engine. Config files become Options in package cli.
+type Options struct {
+	Store *storage.Store // nil: only Try and TryPage work
+	Owner string         // whose leases they are: unique among processes
+	Log   *slog.Logger   // never nil
+
+	Workers      int           // attempts in flight at once, at least 1
+	Lease        time.Duration // of a claim; renewed at a third of it
+	Grace        time.Duration // how long a stop waits for attempts before it hands their jobs back
+	UserAgent    string
+	Robots       bool  // ask and obey robots.txt
+	MaxBodyBytes int64 // decompressed; over it the attempt fails
+	AllowPrivate bool  // let requests reach loopback and private addresses
+
+	Pacing  func(hostname string) Pacing // of a host, without port
+	Proxies []Proxy
+	Sources []Source
+
+	Timeouts  fetch.Timeouts    // zero fields: fetch's defaults
+	Transport http.RoundTripper // replaces the network, for tests; nil: the network
+}
+
+// Pacing is how fast a host may be asked.
+type Pacing struct {
+	Concurrency int           // attempts at once, at least 1
+	Interval    time.Duration // between the starts of two attempts
+}
+
+// Proxy is a proxy that sources may name.
+type Proxy struct {
+	*proxy.Proxy
+	Name    string
+	Session time.Duration // how long an exit is kept; 0: one for each attempt
+}
+
+// Source is a configured source, ready to work.
+type Source struct {
+	intake.Source
+
+	Targets  intake.Spec
+	Proxy    string      // name of one of Options.Proxies; "": direct
+	Header   http.Header // sent with each request; not changed
+	Timeout  time.Duration
+	Gone     bool // a 404 or 410 is an observation
+	Priority int8
+	Write    storage.WriteMode
+	Limits   Limits
+	Retry    map[storage.Category]RetryPolicy // fields that are zero take the default
+	Rules    *parser.Rules
+	Sinks    []storage.Subscription
+
+	Fingerprint string // of the settings that make job keys
+}
+
+// Limits bound a job over all its attempts.
+type Limits struct {
+	Attempts int           // that count
+	Time     time.Duration // from the first claim, a paused proxy's time left out
+	Bytes    int64         // on the wire, both ways
+	Rescues  int           // deaths in a row
+}
+
+// check finds what New must refuse: mistakes of the program, not of a user.
+func (o *Options) check() error {
+	var faults []error
+	fault := func(bad bool, text string, args ...any) {
+		if bad {
+			faults = append(faults, fmt.Errorf(text, args...))
+		}
+	}
+	fault(o.Store != nil && o.Owner == "", "owner is empty")
+	fault(o.Pacing == nil, "pacing is missing")
+	fault(o.Log == nil, "log is missing")
+	fault(o.Workers < 1, "workers: must be at least 1 (got %d)", o.Workers)
+	fault(o.Lease < time.Second, "lease: must be at least 1s (got %s)", o.Lease)
+	known := map[string]bool{"": true}
+	for _, p := range o.Proxies {
+		known[p.Name] = true
+	}
+	for _, s := range o.Sources {
+		fault(s.Rules == nil, "source %s: rules are missing", s.Name)
+		fault(!known[s.Proxy], "source %s: there is no proxy %q", s.Name, s.Proxy)
+		fault(s.Timeout <= 0, "source %s: timeout must be positive (got %s)", s.Name, s.Timeout)
+	}
+	return errors.Join(faults...)
+}
+
+// pacing is that of a host as a lane names it, perhaps with a port.
+func (o *Options) pacing(host string) Pacing {
+	u := url.URL{Host: host}
+	return o.Pacing(u.Hostname())
+}

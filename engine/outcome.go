@@ -1,0 +1,379 @@
+package engine
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"semel/engine/fetch"
+	"semel/parser"
+	"semel/storage"
+)
+
+// failure is why an attempt gave no records.
+type failure struct {
+	category   storage.Category
+	reason     string        // for people; holds no login
+	retryAfter time.Duration // what the site asked for; 0: nothing
+}
+
+func fail(c storage.Category, format string, args ...any) *failure {
+	return &failure{category: c, reason: fmt.Sprintf(format, args...)}
+}
+
+// exchange is what a fetch left behind, for judging it.
+type exchange struct {
+	page    *fetch.Page // nil where err is set
+	trace   fetch.Trace
+	err     error
+	proxied bool
+	https   bool // of the URL asked for
+	worked  bool // the session had got an answer before this attempt
+}
+
+// judge is the only map from what happened to a category. It gives nil for a
+// page that the parser should see. The order matters: our own limits and
+// decisions first, then the gateway, then the site.
+func judge(x exchange, now time.Time) *failure {
+	if x.err != nil {
+		return judgeError(x)
+	}
+	if x.proxied && !x.https && (x.trace.ProxyOrigin || gatewayStatus(x.page.Status)) {
+		return fail(gatewayCategory(x.page.Status, x.worked), "the proxy answered %s", statusText(x.page.Status))
+	}
+	if f := judgeBlock(x.page); f != nil {
+		return f
+	}
+	return judgeStatus(x.page, now)
+}
+
+func judgeError(x exchange) *failure {
+	f := &failure{category: errorCategory(x), reason: x.err.Error()}
+	if x.trace.Header != nil && f.category == storage.CategoryProxyLimited {
+		f.retryAfter = retryAfter(x.trace.Header, time.Now())
+	}
+	return f
+}
+
+// errorCategory maps an error of package fetch, or of what Allow asked. A
+// robots.txt that could not be fetched counts as what kept it from being
+// fetched: only the site's own refusal is robots_unavailable.
+func errorCategory(x exchange) storage.Category {
+	var (
+		connect *fetch.ConnectError
+		socks   *fetch.SOCKSError
+		crash   *fetch.PanicError
+		dns     *net.DNSError
+		robots  *fetch.RobotsStatusError
+	)
+	switch err := x.err; {
+	case errors.Is(err, fetch.ErrMaxBytes):
+		return storage.CategoryBudgetExhausted
+	case errors.Is(err, errStopping), errors.Is(err, storage.ErrLeaseLost):
+		return storage.CategoryReleased
+	case errors.Is(err, errRobotsDenied):
+		return storage.CategoryRobotsDenied
+	case errors.Is(err, fetch.ErrURL), errors.Is(err, fetch.ErrScheme), errors.Is(err, fetch.ErrAddressDenied):
+		if x.trace.Hops > 0 {
+			return storage.CategoryRedirectLoop
+		}
+		return storage.CategoryConfig
+	case errors.Is(err, fetch.ErrRedirect):
+		return storage.CategoryRedirectLoop
+	case errors.Is(err, fetch.ErrTooLarge):
+		return storage.CategoryTooLarge
+	case errors.Is(err, fetch.ErrEncoding):
+		return storage.CategoryContentType
+	case errors.As(err, &crash):
+		return storage.CategoryInternal
+	case errors.As(err, &robots) && robots.ProxyOrigin:
+		return gatewayCategory(robots.Status, x.worked)
+	case errors.As(err, &robots):
+		return storage.CategoryRobotsUnavailable
+	case errors.As(err, &connect):
+		return gatewayCategory(connect.Status, x.worked)
+	case errors.As(err, &socks):
+		return socksCategory(socks.Reply, x.worked)
+	case errors.Is(err, fetch.ErrGateway):
+		return storage.CategoryProxyUnreachable
+	case isCertificate(err):
+		return storage.CategoryTLS
+	case errors.As(err, &dns):
+		if x.proxied {
+			return storage.CategoryProxyUnreachable // its name, not the target's
+		}
+		return storage.CategoryDNS
+	case errors.Is(err, fetch.ErrTruncated):
+		return storage.CategoryBodyTruncated
+	}
+	return phaseCategory(x)
+}
+
+// phaseCategory is for errors that say less than how far the attempt came:
+// timeouts, resets, closed connections.
+func phaseCategory(x exchange) storage.Category {
+	var fetched *fetch.Error
+	if !errors.As(x.err, &fetched) {
+		return storage.CategoryInternal
+	}
+	late := isTimeout(x.err)
+	switch fetched.Phase {
+	case fetch.PhaseDial:
+		if x.proxied {
+			return storage.CategoryProxyUnreachable
+		}
+		return storage.CategoryConnectTimeout
+	case fetch.PhaseConnect:
+		return storage.CategoryConnectTimeout
+	case fetch.PhaseTLS:
+		return storage.CategoryTLS
+	case fetch.PhaseSend, fetch.PhaseHeaders, fetch.PhaseBody:
+		switch {
+		case late:
+			return storage.CategoryReadTimeout
+		case x.proxied && x.worked:
+			return storage.CategorySessionLost
+		}
+		return storage.CategoryBodyTruncated
+	}
+	if late { // it waited for its turn until its time was over
+		return storage.CategoryReadTimeout
+	}
+	return storage.CategoryInternal
+}
+
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+func isCertificate(err error) bool {
+	var (
+		verify *tls.CertificateVerificationError
+		host   x509.HostnameError
+		record tls.RecordHeaderError
+		alert  tls.AlertError
+	)
+	return errors.As(err, &verify) || errors.As(err, &host) || errors.As(err, &record) || errors.As(err, &alert) ||
+		errors.Is(err, http.ErrSchemeMismatch)
+}
+
+// gatewayStatus are statuses that a site does not use and gateways do, so that
+// they are the gateway's even on plain http without a mark.
+func gatewayStatus(status int) bool {
+	switch status {
+	case http.StatusProxyAuthRequired, http.StatusPaymentRequired, 490, 499, 522, 525:
+		return true
+	}
+	return false
+}
+
+// gatewayCategory maps a gateway's own answer, to CONNECT or to a plain
+// request. Providers differ; these are the readings that most of them share.
+func gatewayCategory(status int, worked bool) storage.Category {
+	switch status {
+	case http.StatusProxyAuthRequired, http.StatusUnauthorized: // tinyproxy answers 401 to a wrong password
+		return storage.CategoryProxyAuth
+	case http.StatusPaymentRequired:
+		return storage.CategoryProxyQuota
+	case http.StatusTooManyRequests:
+		return storage.CategoryProxyLimited
+	case 490, 525:
+		return storage.CategoryExitUnavailable
+	case http.StatusBadGateway:
+		if worked {
+			return storage.CategorySessionLost
+		}
+		return storage.CategoryExitConnect
+	}
+	if status >= 500 || status == http.StatusRequestTimeout || status == 499 {
+		return storage.CategoryExitConnect
+	}
+	return storage.CategoryProxyDenied
+}
+
+func socksCategory(reply fetch.SOCKSReply, worked bool) storage.Category {
+	switch reply {
+	case fetch.SOCKSAuth:
+		return storage.CategoryProxyAuth
+	case fetch.SOCKSNotAllowed:
+		return storage.CategoryProxyDenied
+	case fetch.SOCKSTTLExpired:
+		return storage.CategoryExitUnavailable
+	case fetch.SOCKSOther, fetch.SOCKSNoCommand, fetch.SOCKSNoAddressType:
+		return storage.CategoryProxyUnreachable
+	}
+	if worked {
+		return storage.CategorySessionLost
+	}
+	return storage.CategoryExitConnect
+}
+
+// challengeMarks stand in the pages that ask for proof of a person, and in no
+// others: what ordinary pages load as well (recaptcha, Cloudflare's beacon) is
+// left out.
+var challengeMarks = []string{"_cf_chl_opt", `id="px-captcha"`, "captcha-delivery.com/c.js", "captcha-delivery.com/i.js"}
+
+// challengeSize is how large a challenge page gets; marks in larger pages are
+// somebody's article about them.
+const challengeSize = 64 << 10
+
+// judgeBlock finds block and challenge pages, whatever their status.
+func judgeBlock(p *fetch.Page) *failure {
+	if strings.EqualFold(p.Header.Get("Cf-Mitigated"), "challenge") {
+		return fail(storage.CategoryBlocked, "the site answered %s with a challenge (cf-mitigated)", statusText(p.Status))
+	}
+	if action := p.Header.Get("X-Amzn-Waf-Action"); action != "" {
+		return fail(storage.CategoryBlocked, "the site answered %s with a challenge (x-amzn-waf-action: %s)", statusText(p.Status), action)
+	}
+	switch p.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusUnavailableForLegalReasons:
+		return fail(storage.CategoryBlocked, "the site answered %s", statusText(p.Status))
+	}
+	if len(p.Body) <= challengeSize {
+		for _, mark := range challengeMarks {
+			if strings.Contains(string(p.Body), mark) {
+				return fail(storage.CategoryBlocked, "the page is a challenge (%s) with status %d", mark, p.Status)
+			}
+		}
+	}
+	return nil
+}
+
+func judgeStatus(p *fetch.Page, now time.Time) *failure {
+	after := retryAfter(p.Header, now)
+	text := "the site answered " + statusText(p.Status)
+	switch s := p.Status; {
+	case s == http.StatusTooManyRequests, s == http.StatusServiceUnavailable && after > 0:
+		return &failure{storage.CategoryThrottled, text, after}
+	case s == http.StatusNotFound, s == http.StatusGone:
+		return fail(storage.CategoryNotFound, "%s", text)
+	case s >= 500:
+		return &failure{storage.CategoryServerError, text, after}
+	case s >= 400:
+		return fail(storage.CategoryClientError, "%s", text)
+	case s >= 300:
+		return fail(storage.CategoryRedirectLoop, "%s without a place to go", text)
+	case s < 200:
+		return fail(storage.CategoryInternal, "%s", text)
+	}
+	return judgeContent(p)
+}
+
+// judgeContent refuses what no rule reads.
+func judgeContent(p *fetch.Page) *failure {
+	if len(strings.TrimSpace(string(p.Body[:min(len(p.Body), 512)]))) == 0 && len(p.Body) <= 512 {
+		return fail(storage.CategoryContentType, "the body is empty (status %d)", p.Status)
+	}
+	kind := p.ContentType
+	if kind == "" || kind == "application/octet-stream" {
+		kind, _, _ = strings.Cut(http.DetectContentType(p.Body), ";")
+	}
+	for _, prefix := range []string{"image/", "audio/", "video/", "font/", "application/pdf", "application/zip", "application/x-gzip", "application/octet-stream"} {
+		if strings.HasPrefix(kind, prefix) {
+			return fail(storage.CategoryContentType, "the page is %s, which no rule reads", kind)
+		}
+	}
+	return nil
+}
+
+// judgeParse maps an error of package parser.
+func judgeParse(err error) *failure {
+	category := storage.CategoryInternal
+	var e *parser.Error
+	if errors.As(err, &e) {
+		switch e.Kind {
+		case parser.KindSyntax:
+			category = storage.CategoryParseError
+		case parser.KindValidation, parser.KindEmpty:
+			category = storage.CategoryValidation
+		case parser.KindDuplicateKey:
+			category = storage.CategoryDuplicateKey
+		}
+	}
+	return &failure{category: category, reason: err.Error()}
+}
+
+func statusText(status int) string {
+	return strings.TrimSpace(strconv.Itoa(status) + " " + http.StatusText(status))
+}
+
+// maxRetryAfter is the longest wait a site is believed to mean.
+const maxRetryAfter = 24 * time.Hour
+
+// retryAfter reads both forms of Retry-After; 0 where there is none or it is
+// nonsense. A date is taken against the answer's own Date, so that a wrong
+// clock on either side does not matter.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	text := strings.TrimSpace(h.Get("Retry-After"))
+	if text == "" {
+		return 0
+	}
+	var wait time.Duration
+	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil {
+		wait = time.Duration(min(seconds, int64(maxRetryAfter/time.Second))) * time.Second
+	} else if at, err := http.ParseTime(text); err == nil {
+		if date, err := http.ParseTime(h.Get("Date")); err == nil {
+			now = date
+		}
+		wait = at.Sub(now)
+	}
+	if wait <= 0 {
+		return 0
+	}
+	return min(max(wait, time.Second), maxRetryAfter)
+}
+
+// decision is what becomes of a job after an attempt.
+type decision struct {
+	outcome  string    // one of storage.Outcome…
+	due      time.Time // of a retry
+	category storage.Category
+	reason   string
+}
+
+// history is what a decision needs to know beside the job.
+type history struct {
+	same   int           // earlier attempts that ended with this category, since a person last retried it
+	spent  int64         // bytes of the attempt that just ended
+	paused time.Duration // how long its proxy was paused since the first claim
+}
+
+// decide is arithmetic on (job, failure, policy, now).
+func decide(j *storage.Job, src *Source, f *failure, h history, now time.Time) decision {
+	giveUp := func(c storage.Category, why string) decision {
+		return decision{outcome: storage.OutcomeFail, category: c, reason: f.reason + why}
+	}
+	if f.category == storage.CategoryReleased || accountWide(f.category) {
+		return decision{outcome: storage.OutcomeReleased, category: f.category, reason: f.reason}
+	}
+	policy, n := src.policy(f.category), h.same+1
+	switch {
+	case policy.Attempts == 1 && n == 1:
+		return giveUp(f.category, "")
+	case policy.Attempts > 0 && n >= policy.Attempts:
+		return giveUp(f.category, fmt.Sprintf("; that was %s %d of %d", f.category, n, policy.Attempts))
+	case int(j.Tries)+1 >= src.Limits.Attempts && f.category != storage.CategoryExitUnavailable:
+		return giveUp(f.category, fmt.Sprintf("; that was attempt %d of %d (limits.attempts)", j.Tries+1, src.Limits.Attempts))
+	case j.Spent+h.spent >= src.Limits.Bytes:
+		return giveUp(storage.CategoryBudgetExhausted, fmt.Sprintf("; %d bytes are spent of %d (limits.bytes)", j.Spent+h.spent, src.Limits.Bytes))
+	}
+	wait := max(policy.delay(n, j.Key.String(), j.Generation), f.retryAfter)
+	due := now.Add(wait)
+	if end := j.FirstClaim.Add(src.Limits.Time + h.paused); due.After(end) {
+		return giveUp(storage.CategoryBudgetExhausted, fmt.Sprintf("; the next attempt, at %s, would be after limits.time is over", due.Format(time.RFC3339)))
+	}
+	return decision{outcome: storage.OutcomeRetry, due: due, category: f.category, reason: f.reason}
+}
+
+// accountWide reports whether every other job would meet the same trouble.
+func accountWide(c storage.Category) bool {
+	return c == storage.CategoryProxyAuth || c == storage.CategoryProxyQuota
+}

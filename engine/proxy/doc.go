@@ -1,0 +1,23 @@
+// Package proxy turns a configured proxy into endpoints: which gateway, which
+// login for which country and session.
+//
+// It answers for the template language, for the providers' syntax (a table,
+// see preset), and for secrecy: every type that holds a login prints as the
+// proxy's name and address, under every verb of fmt, in JSON, in text and in
+// slog. Only [Endpoint.URL] gives the login away.
+//
+// It leaves to others: when to take a new session and how long to keep one
+// (fetch.Pool), and what a gateway's answers mean (engine).
+//
+// A country that is asked for is never dropped: a proxy whose templates cannot
+// express it refuses to make the endpoint.
+//
+// # Templates
+//
+// A template is text with the variables {username}, {password}, {country} and
+// {session}. A segment in square brackets is left out when one of its
+// variables is empty: "{password}[_country-{country}][_session-{session}]".
+// Brackets do not nest, and a bracket without a variable is an error. A
+// variable outside brackets must have a value, except {username} and
+// {password}, which may be empty.
+package proxy

@@ -1,0 +1,426 @@
+package engine
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"semel/storage"
+)
+
+// scheduler decides which job starts next. It lives in one goroutine; workers
+// tell it over news when they are free and when their outcome is durable. A
+// worker is free for the next job while the disk syncs the last one's outcome,
+// so that neither waits for the other.
+//
+// A host is asked for work only when it may be: it stands in queue by the time
+// of its next start, or in parked while no proxy of its lanes has room, or in
+// neither while its attempts are at its limit. So a slow host holds back no
+// other, a paused proxy holds back no host's other lanes, and choosing costs
+// O(log hosts).
+type scheduler struct {
+	engine *Engine
+	once   bool
+
+	enqueued chan struct{}    // closed when all targets have become jobs
+	news     chan news        // from workers
+	hosts    map[string]*host // with lanes or attempts
+	queue    hostQueue
+	parked   map[*host]struct{}
+	healthAt uint64 // health.version when parked hosts were last looked at
+
+	working int // attempts that fetch or parse: at most Options.Workers
+	open    int // jobs claimed and not committed: at most twice as many
+}
+
+// host is one host's part of the queue.
+type host struct {
+	name     string
+	lanes    map[storage.LaneID]*Source // that may have ready jobs
+	inFlight int
+	at       time.Time // key of queue
+	place    int       // in queue; -1: not there
+}
+
+// news is a worker's word: first that it is free, its host no longer asked and
+// held back if it wanted that; then that the outcome is committed.
+type news struct {
+	host      string
+	committed bool
+	err       error // the store failed
+}
+
+func newScheduler(e *Engine, once bool) *scheduler {
+	return &scheduler{
+		engine: e, once: once,
+		enqueued: make(chan struct{}),
+		news:     make(chan news, 2*e.opts.Workers),
+		hosts:    map[string]*host{},
+		parked:   map[*host]struct{}{},
+	}
+}
+
+// run hands out jobs until there is nothing left to do (once) or stop ends,
+// and then until no attempt is under way.
+func (s *scheduler) run(stop context.Context) error {
+	attempts, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	var lanes []storage.LaneID
+	if err := s.engine.opts.Store.View(func(tx *storage.Tx) error {
+		lanes = tx.ReadyLanes()
+		return nil
+	}); err != nil {
+		return err
+	}
+	for stop.Err() == nil {
+		if err := s.activate(append(lanes, s.engine.opts.Store.TakeReady()...)); err != nil {
+			return s.drain(cancel, err)
+		}
+		lanes = nil
+		if err := s.dispatch(stop, attempts); err != nil {
+			return s.drain(cancel, err)
+		}
+		done, err := s.done()
+		if done || err != nil {
+			return s.drain(cancel, err)
+		}
+		if err := s.sleep(stop); err != nil {
+			return s.drain(cancel, err)
+		}
+	}
+	return s.drain(cancel, nil)
+}
+
+// drain waits for the attempts under way: for Grace, then it cuts them short.
+// A store that has failed is not waited for.
+func (s *scheduler) drain(cancel context.CancelCauseFunc, err error) error {
+	grace := s.engine.opts.Grace
+	if err != nil {
+		grace = 0
+	}
+	timer := time.AfterFunc(grace, func() { cancel(errStopping) })
+	defer timer.Stop()
+	for s.open > 0 {
+		if n := <-s.news; s.hear(n) != nil && err == nil {
+			err = n.err
+		}
+	}
+	return err
+}
+
+// done reports whether RunOnce has nothing left that it could do.
+func (s *scheduler) done() (bool, error) {
+	if !s.once || s.open > 0 {
+		return false, nil
+	}
+	select {
+	case <-s.enqueued:
+	default:
+		return false, nil
+	}
+	_, workable, err := s.engine.open()
+	return workable == 0, err
+}
+
+// sleep waits until something may have changed.
+func (s *scheduler) sleep(stop context.Context) error {
+	timer := time.NewTimer(s.untilNext(time.Now()))
+	defer timer.Stop()
+	enqueued := s.enqueued
+	select {
+	case <-enqueued:
+		enqueued = nil // told once: from now on only the others wake
+	default:
+	}
+	select {
+	case <-stop.Done():
+	case <-enqueued:
+	case <-s.engine.opts.Store.Ready():
+	case <-timer.C:
+	case n := <-s.news:
+		if err := s.hear(n); err != nil {
+			return err
+		}
+	}
+	return s.hearAll()
+}
+
+// hearAll takes the news that came meanwhile, so that one claim serves them
+// all.
+func (s *scheduler) hearAll() error {
+	for {
+		select {
+		case n := <-s.news:
+			if err := s.hear(n); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// untilNext is how long nothing can change by the clock alone.
+func (s *scheduler) untilNext(now time.Time) time.Duration {
+	wait := time.Hour
+	if len(s.queue) > 0 && s.free() > 0 {
+		wait = s.queue[0].at.Sub(now)
+	}
+	if probe := s.engine.health.nextProbe(); !probe.IsZero() && len(s.parked) > 0 {
+		wait = min(wait, max(probe.Sub(now), time.Second))
+	}
+	return max(wait, 0)
+}
+
+// activate adds lanes that got ready jobs. Lanes of sources that are not ours
+// (gone from the config, or not named in this call) stay as they are.
+func (s *scheduler) activate(lanes []storage.LaneID) error {
+	if len(lanes) == 0 {
+		return nil
+	}
+	return s.engine.opts.Store.View(func(tx *storage.Tx) error {
+		for _, lane := range lanes {
+			name, source, err := tx.Lane(lane)
+			if err != nil {
+				return err
+			}
+			src := s.engine.sources[source]
+			if src == nil {
+				continue
+			}
+			h := s.hosts[name]
+			if h == nil {
+				h = &host{name: name, lanes: map[storage.LaneID]*Source{}, place: -1}
+				s.hosts[name] = h
+			}
+			h.lanes[lane] = src
+			delete(s.parked, h) // a new lane may have a proxy with room
+			s.enter(h)
+		}
+		return nil
+	})
+}
+
+// enter puts a host into the queue if it has lanes and room.
+func (s *scheduler) enter(h *host) {
+	_, parked := s.parked[h]
+	if parked || len(h.lanes) == 0 || h.inFlight >= s.engine.pace.concurrency(h.name) {
+		return
+	}
+	h.at, _ = s.engine.pace.at(h.name)
+	if h.place >= 0 {
+		heap.Fix(&s.queue, h.place)
+		return
+	}
+	heap.Push(&s.queue, h)
+}
+
+// dispatch claims jobs for all free workers, as far as pacing lets it.
+func (s *scheduler) dispatch(stop, attempts context.Context) error {
+	s.unpark()
+	for stop.Err() == nil {
+		plans := s.plan(time.Now())
+		if len(plans) == 0 {
+			return nil
+		}
+		if err := s.claim(attempts, plans); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unpark looks again at hosts whose proxies had no room, if that may have
+// changed.
+func (s *scheduler) unpark() {
+	version, probe := s.engine.health.version(), s.engine.health.nextProbe()
+	if version == s.healthAt && (probe.IsZero() || probe.After(time.Now())) {
+		return
+	}
+	s.healthAt = version
+	for h := range s.parked {
+		delete(s.parked, h)
+		s.enter(h)
+	}
+}
+
+// plan is what to claim for one host, and on whose account.
+type plan struct {
+	host    *host
+	group   storage.ClaimGroup
+	reserve []string // proxies on which one place each was taken beforehand
+}
+
+// free is how many jobs may be claimed.
+func (s *scheduler) free() int {
+	workers := s.engine.opts.Workers
+	return min(workers-s.working, 2*workers-s.open)
+}
+
+// plan takes hosts out of the queue that may start now, until the free workers
+// are spoken for.
+func (s *scheduler) plan(now time.Time) []plan {
+	free := s.free()
+	var plans []plan
+	for free > 0 && len(s.queue) > 0 {
+		h := s.queue[0]
+		next, together := s.engine.pace.at(h.name)
+		if next.After(now) {
+			if !h.at.Before(next) {
+				break // the queue is right: nobody may start yet
+			}
+			h.at = next // gated since it was put here
+			heap.Fix(&s.queue, 0)
+			continue
+		}
+		heap.Pop(&s.queue)
+		room := min(free, together, s.engine.pace.concurrency(h.name)-h.inFlight)
+		p, ok := s.planHost(h, room, now)
+		if !ok {
+			s.parked[h] = struct{}{}
+			continue
+		}
+		free -= p.group.Max
+		plans = append(plans, p)
+	}
+	return plans
+}
+
+// planHost chooses the lanes of a host whose proxies have room.
+func (s *scheduler) planHost(h *host, room int, now time.Time) (plan, bool) {
+	p := plan{host: h, group: storage.ClaimGroup{Max: room}}
+	reserved := map[string]bool{}
+	for lane, src := range h.lanes {
+		slots := s.engine.health.slots(src.Proxy, now)
+		if slots == 0 && !reserved[src.Proxy] {
+			continue
+		}
+		if slots < room && !reserved[src.Proxy] { // unproven: one at a time
+			p.group.Max = 1
+			reserved[src.Proxy] = true
+			p.reserve = append(p.reserve, src.Proxy)
+			s.engine.health.begin(src.Proxy)
+		}
+		p.group.Lanes = append(p.group.Lanes, lane)
+	}
+	return p, len(p.group.Lanes) > 0
+}
+
+// claim takes the planned jobs in one transaction and starts their attempts.
+func (s *scheduler) claim(attempts context.Context, plans []plan) error {
+	groups := make([]storage.ClaimGroup, len(plans))
+	for i := range plans {
+		groups[i] = plans[i].group
+	}
+	var jobs [][]*storage.Job
+	e := s.engine
+	err := e.opts.Store.Update(context.WithoutCancel(attempts), func(tx *storage.Tx) (err error) {
+		jobs, err = tx.ClaimJobs(e.opts.Owner, e.opts.Lease, groups)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("claiming jobs: %w", err)
+	}
+	for i, p := range plans {
+		for _, j := range jobs[i] {
+			s.start(attempts, p.host, j)
+		}
+		for _, name := range p.reserve {
+			e.health.end(name)
+		}
+		if len(jobs[i]) < p.group.Max { // these lanes are empty until they are named again
+			for _, lane := range p.group.Lanes {
+				delete(p.host.lanes, lane)
+			}
+		}
+		s.enter(p.host)
+		s.dropIfIdle(p.host)
+	}
+	return nil
+}
+
+func (s *scheduler) start(attempts context.Context, h *host, j *storage.Job) {
+	e := s.engine
+	src := e.sources[j.Key.Source]
+	h.inFlight++
+	s.working++
+	s.open++
+	e.pace.start(h.name, time.Now())
+	e.health.begin(src.Proxy)
+	a := e.hold(attempts, j, src)
+	go func() {
+		defer e.letGo(a)
+		outcome, err := a.work()
+		e.health.end(src.Proxy)
+		s.news <- news{host: h.name}
+		if err == nil {
+			err = a.commit(outcome)
+		}
+		s.news <- news{committed: true, err: err}
+	}()
+}
+
+// hear books a worker's news. Its error is the store's.
+func (s *scheduler) hear(n news) error {
+	if n.committed {
+		s.open--
+		return n.err
+	}
+	s.working--
+	h := s.hosts[n.host]
+	h.inFlight--
+	s.enter(h)
+	s.dropIfIdle(h)
+	return nil
+}
+
+func (s *scheduler) dropIfIdle(h *host) {
+	if len(h.lanes) > 0 || h.inFlight > 0 {
+		return
+	}
+	if h.place >= 0 {
+		heap.Remove(&s.queue, h.place)
+	}
+	delete(s.parked, h)
+	delete(s.hosts, h.name)
+}
+
+// hostOf is the host that pacing belongs to, as a lane names it: lower case,
+// with the port where it is not the scheme's own.
+func hostOf(u *url.URL) string {
+	host := strings.ToLower(u.Host)
+	if port := u.Port(); u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
+		host = strings.TrimSuffix(host, ":"+port)
+	}
+	return host
+}
+
+// hostQueue is a heap of hosts by their next start, then by name.
+type hostQueue []*host
+
+func (q hostQueue) Len() int { return len(q) }
+func (q hostQueue) Less(i, j int) bool {
+	if !q[i].at.Equal(q[j].at) {
+		return q[i].at.Before(q[j].at)
+	}
+	return q[i].name < q[j].name
+}
+func (q hostQueue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].place, q[j].place = i, j
+}
+func (q *hostQueue) Push(x any) {
+	h := x.(*host)
+	h.place = len(*q)
+	*q = append(*q, h)
+}
+func (q *hostQueue) Pop() any {
+	old := *q
+	h := old[len(old)-1]
+	h.place = -1
+	*q = old[:len(old)-1]
+	return h
+}

@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"semel/engine/fetch"
+	"semel/engine/intake"
+	"semel/parser"
+	"semel/storage"
+)
+
+// Trial is what one target gave that was tried outside the queue.
+type Trial struct {
+	Key      string
+	Attempt  storage.Attempt // phase, status, bytes, endpoint
+	Category storage.Category
+	Reason   string
+	Gone     bool
+	Records  []parser.Record
+}
+
+// Try fetches and parses one target as a worker would, and stores nothing: no
+// job, no attempt, no robots.txt.
+func (e *Engine) Try(ctx context.Context, source string, target intake.Target) (Trial, error) {
+	return e.try(ctx, source, target, (*attempt).execute)
+}
+
+// TryPage parses a page from elsewhere as if it had been fetched for a target.
+func (e *Engine) TryPage(ctx context.Context, source string, target intake.Target, page *fetch.Page) (Trial, error) {
+	return e.try(ctx, source, target, func(a *attempt, ctx context.Context) (r result) {
+		page := *page
+		page.FinalURL = a.job.URL
+		r.failure = judgeContent(&page)
+		a.parse(ctx, &page, &r)
+		return r
+	})
+}
+
+func (e *Engine) try(ctx context.Context, source string, target intake.Target, execute func(*attempt, context.Context) result) (Trial, error) {
+	src := e.sources[source]
+	if src == nil {
+		return Trial{}, fmt.Errorf("source %s: %w", source, storage.ErrNotFound)
+	}
+	n, err := src.newJob(target, time.Time{})
+	if err != nil {
+		return Trial{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, src.Timeout)
+	defer cancel()
+	a := &attempt{engine: e, src: src, ctx: ctx, job: &storage.Job{
+		Key: n.Key, Country: n.Country, URL: n.URL, Vars: n.Vars,
+	}}
+	r := execute(a, ctx)
+	trial := Trial{Key: n.Key.String(), Attempt: r.record, Gone: r.gone, Records: r.output.Records}
+	if r.failure != nil {
+		trial.Category, trial.Reason = r.failure.category, r.failure.reason
+	}
+	return trial, nil
+}

@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"context"
+	"net/url"
+
+	"semel/engine/fetch"
+	"semel/storage"
+)
+
+// visit answers for each hop of an attempt whether it may be made: robots.txt
+// of its origin, fetched through the same session, and the pace of a host that
+// the job was not claimed for.
+type visit struct {
+	attempt *attempt
+	session *fetch.Session
+	record  *storage.Attempt // is charged with every byte
+
+	lateUp, lateDown int64 // the session's late bytes before this visit
+}
+
+func newVisit(a *attempt, s *fetch.Session, record *storage.Attempt) *visit {
+	v := &visit{attempt: a, session: s, record: record}
+	v.lateUp, v.lateDown = s.LateBytes()
+	return v
+}
+
+func (v *visit) allow(ctx context.Context, u *url.URL) error {
+	e := v.attempt.engine
+	host := hostOf(u)
+	if host != v.attempt.host() {
+		if err := e.pace.wait(ctx, host); err != nil {
+			return err
+		}
+	}
+	if !e.opts.Robots {
+		return nil
+	}
+	delay, err := e.robots.check(ctx, v, u)
+	if delay > 0 {
+		e.pace.slow(host, delay)
+	}
+	return err
+}
+
+// book charges the attempt with what an exchange cost.
+func (v *visit) book(t fetch.Trace) {
+	v.record.BytesUp += t.BytesUp
+	v.record.BytesDown += t.BytesDown
+}
+
+// bookLate charges the attempt with what its session sent outside of any
+// exchange, such as TLS's goodbye when it was closed: that is paid for, too.
+// The direct session is shared, so there such bytes may be another's.
+func (v *visit) bookLate() {
+	if v.session.Direct() {
+		return
+	}
+	up, down := v.session.LateBytes()
+	v.record.BytesUp += up - v.lateUp
+	v.record.BytesDown += down - v.lateDown
+}

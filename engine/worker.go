@@ -1,0 +1,330 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"semel/engine/fetch"
+	"semel/parser"
+	"semel/storage"
+)
+
+// healthyMargin is how much longer than its timeout an attempt may take before
+// its lease is no longer renewed: time to parse and to wait for the commit.
+const healthyMargin = 30 * time.Second
+
+// parseSlots is how many pages are parsed at once.
+func parseSlots() int { return runtime.GOMAXPROCS(0) }
+
+// attempt is one execution of a claimed job.
+type attempt struct {
+	engine *Engine
+	job    *storage.Job
+	src    *Source
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	until  time.Time // renewed no longer than this
+}
+
+// hold registers an attempt, so that its lease is renewed.
+func (e *Engine) hold(ctx context.Context, j *storage.Job, src *Source) *attempt {
+	a := &attempt{engine: e, job: j, src: src, until: time.Now().Add(src.Timeout + healthyMargin)}
+	a.ctx, a.cancel = context.WithCancelCause(ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.held[j.ID] = a
+	return a
+}
+
+func (e *Engine) letGo(a *attempt) {
+	a.cancel(nil)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.held[a.job.ID] == a { // else the job has been claimed anew
+		delete(e.held, a.job.ID)
+	}
+}
+
+// result is what an attempt found out: records, or a failure.
+type result struct {
+	record  storage.Attempt // outcome and next time are filled in later
+	output  parser.Output
+	gone    bool // the page says that there is no such target
+	failure *failure
+}
+
+// outcome is what an attempt wants written, and what was decided.
+type outcome struct {
+	decision decision
+	write    func(*storage.Tx) error
+}
+
+// work executes the attempt and decides what becomes of its job. When it
+// returns, the host is held back if it asked for that. Its error is the
+// store's.
+func (a *attempt) work() (outcome, error) {
+	ctx, cancel := context.WithTimeout(a.ctx, a.src.Timeout)
+	defer cancel()
+	r := a.execute(ctx)
+	if cause := context.Cause(a.ctx); cause != nil && r.failure != nil {
+		r.failure = &failure{category: storage.CategoryReleased, reason: cause.Error()}
+	}
+	return a.decide(r, time.Now())
+}
+
+// execute fetches and parses. A panic is a failed attempt like any other.
+func (a *attempt) execute(ctx context.Context) (r result) {
+	defer func() {
+		if p := recover(); p != nil {
+			a.engine.opts.Log.Error("panic in an attempt", "job", a.job.Key.String(), "panic", p, "stack", string(debug.Stack()))
+			r.failure = fail(storage.CategoryInternal, "panic: %v", p)
+		}
+	}()
+	if v := a.job.Key.Version; v != 0 && v != a.src.Rules.Version() {
+		r.failure = fail(storage.CategoryConfig, "the job is for rules of version %d, the config has version %d", v, a.src.Rules.Version())
+		return r
+	}
+	page := a.fetch(ctx, &r)
+	if page == nil || r.gone {
+		return r
+	}
+	a.parse(ctx, page, &r)
+	return r
+}
+
+// fetch gets the page, or sets why there is none.
+func (a *attempt) fetch(ctx context.Context, r *result) *fetch.Page {
+	e := a.engine
+	pool := e.pools[a.src.Proxy]
+	session, err := pool.Get(time.Now(), a.job.Country)
+	if err != nil {
+		r.failure = fail(storage.CategoryConfig, "%v", err)
+		return nil
+	}
+	r.record.Endpoint, r.record.Session, r.record.Country = session.EndpointString(), session.SessionHash(), a.job.Country
+	x := exchange{proxied: a.src.Proxy != "", worked: session.Worked()}
+	visit := newVisit(a, session, &r.record)
+	x.page, x.trace, x.err = session.Do(ctx, a.request(visit))
+	visit.book(x.trace)
+	r.record.Phase, r.record.Status = string(x.trace.Phase), x.trace.Status
+	r.record.ConnectStatus, r.record.ProxyCode = x.trace.ConnectStatus, x.trace.ProxyCode
+	if u, err := url.Parse(a.job.URL); err == nil {
+		x.https = u.Scheme == "https"
+	}
+	if x.page != nil {
+		r.record.FinalURL = x.page.FinalURL
+	}
+	r.failure = judge(x, time.Now())
+	a.account(x, r)
+	pool.Put(session, r.failure == nil || exitIsGood(r.failure.category))
+	visit.bookLate()
+	if r.failure != nil && r.failure.category == storage.CategoryNotFound && a.src.Gone {
+		r.failure, r.gone = nil, true
+	}
+	return x.page
+}
+
+// request is what to send. The byte cap is what the job's limit has left.
+func (a *attempt) request(v *visit) fetch.Request {
+	return fetch.Request{
+		URL:       a.job.URL,
+		Header:    a.src.Header.Clone(),
+		UserAgent: a.engine.opts.UserAgent,
+		MaxBody:   a.engine.opts.MaxBodyBytes,
+		MaxBytes:  max(1, a.src.Limits.Bytes-a.job.Spent),
+		Allow:     v.allow,
+	}
+}
+
+// account tells the proxy's health what this attempt showed of its login, and
+// takes a refused login that had worked before for that session's fault.
+func (a *attempt) account(x exchange, r *result) {
+	if !x.proxied {
+		return
+	}
+	health, now := a.engine.health, time.Now()
+	switch {
+	case r.failure != nil && r.failure.category == storage.CategoryProxyQuota:
+		health.quota(a.src.Proxy, r.failure.reason, now)
+	case r.failure != nil && r.failure.category == storage.CategoryProxyAuth:
+		if !health.refusal(a.src.Proxy, r.failure.reason, now) {
+			r.failure.category = storage.CategoryProxyLimited
+		}
+	case x.trace.ProxyLoginOK:
+		health.accepted(a.src.Proxy, now)
+	}
+}
+
+// exitIsGood reports whether a failure says nothing against the exit, so that
+// a kept session stays.
+func exitIsGood(c storage.Category) bool {
+	switch c {
+	case storage.CategoryThrottled, storage.CategoryNotFound, storage.CategoryClientError, storage.CategoryServerError,
+		storage.CategoryTooLarge, storage.CategoryRobotsDenied, storage.CategoryRedirectLoop, storage.CategoryConfig:
+		return true
+	}
+	return false
+}
+
+// parse makes records of the page, or sets why there are none.
+func (a *attempt) parse(ctx context.Context, page *fetch.Page, r *result) {
+	if r.failure != nil {
+		return
+	}
+	select {
+	case a.engine.parsing <- struct{}{}:
+		defer func() { <-a.engine.parsing }()
+	case <-ctx.Done():
+		r.failure = fail(storage.CategoryReadTimeout, "no time was left to parse the page")
+		return
+	}
+	output, err := a.src.Rules.Parse(parser.Input{
+		Body: page.Body, ContentType: page.ContentType, FinalURL: page.FinalURL,
+		Target: a.job.Key.Target, Vars: a.vars(),
+	})
+	r.record.ParserVersion = a.src.Rules.Version()
+	if err != nil {
+		r.failure = judgeParse(err)
+		return
+	}
+	r.output = output
+	r.record.Records = len(output.Records)
+}
+
+// vars are the target's variables and those that every source has.
+func (a *attempt) vars() map[string]string {
+	vars := make(map[string]string, len(a.job.Vars)+3)
+	for _, v := range a.job.Vars {
+		vars[v.Name] = v.Value
+	}
+	vars["url"], vars["country"], vars["window"] = a.job.URL, a.job.Country, ""
+	if !a.job.Window.IsZero() {
+		vars["window"] = a.job.Window.UTC().Format(time.RFC3339)
+	}
+	return vars
+}
+
+// commit writes the outcome. A lease that was lost leaves only a count. Its
+// error is the store's.
+func (a *attempt) commit(o outcome) error {
+	stale := false
+	err := a.engine.opts.Store.Update(context.Background(), func(tx *storage.Tx) error {
+		err := o.write(tx)
+		if stale = errors.Is(err, storage.ErrLeaseLost); stale {
+			return nil // keeps the count
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("committing job %s: %w", a.job.Key, err)
+	}
+	a.tell(o.decision, stale)
+	return nil
+}
+
+func (a *attempt) completion(r result) storage.Completion {
+	c := storage.Completion{
+		Attempt: r.record, Mode: a.src.Write, Duplicates: r.output.Duplicates, Sinks: a.src.Sinks,
+	}
+	if r.gone {
+		c.Attempt.ParserVersion = a.src.Rules.Version()
+		c.Records = []storage.NewObservation{{Key: a.job.Key.Target, Gone: true}}
+	}
+	for _, record := range r.output.Records {
+		c.Records = append(c.Records, storage.NewObservation{Key: record.Key, Data: record.Data, Missing: record.Missing})
+	}
+	return c
+}
+
+// decide makes the outcome of a result.
+func (a *attempt) decide(r result, now time.Time) (outcome, error) {
+	if r.failure == nil {
+		return outcome{decision{outcome: storage.OutcomeComplete}, func(tx *storage.Tx) error {
+			_, err := tx.CompleteJob(a.job.Lease(), a.completion(r))
+			return err
+		}}, nil
+	}
+	h, err := a.history(r, now)
+	if err != nil {
+		return outcome{}, err
+	}
+	d := decide(a.job, a.src, r.failure, h, now)
+	if d.outcome == storage.OutcomeRetry && d.category == storage.CategoryThrottled {
+		a.engine.pace.gate(a.host(), d.due)
+	}
+	r.record.Category, r.record.Reason = r.failure.category, r.failure.reason
+	return outcome{d, func(tx *storage.Tx) error { return a.writeFailure(tx, r.record, d) }}, nil
+}
+
+// history looks up what only failures need to know.
+func (a *attempt) history(r result, now time.Time) (history, error) {
+	h := history{
+		spent:  r.record.BytesUp + r.record.BytesDown,
+		paused: a.engine.health.pausedSince(a.src.Proxy, a.job.FirstClaim, now),
+	}
+	err := a.engine.opts.Store.View(func(tx *storage.Tx) error {
+		attempts, err := tx.Attempts(a.job.ID)
+		for _, earlier := range attempts {
+			if earlier.Category == r.failure.category && !earlier.Start.Before(a.job.FirstClaim) {
+				h.same++
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return h, fmt.Errorf("reading the attempts of job %s: %w", a.job.Key, err)
+	}
+	return h, nil
+}
+
+func (a *attempt) writeFailure(tx *storage.Tx, record storage.Attempt, d decision) error {
+	lease := a.job.Lease()
+	switch d.outcome {
+	case storage.OutcomeReleased:
+		return tx.ReleaseJob(lease, record)
+	case storage.OutcomeFail:
+		return tx.FailJob(lease, record, storage.Failure{Category: d.category, Reason: d.reason, Sinks: a.src.Sinks})
+	}
+	if d.category == storage.CategoryThrottled {
+		if err := tx.GateHost(a.host(), d.due); err != nil {
+			return err
+		}
+	}
+	record.Free = d.category == storage.CategoryExitUnavailable
+	return tx.RetryJob(lease, record, d.due)
+}
+
+func (a *attempt) host() string {
+	u, err := url.Parse(a.job.URL)
+	if err != nil {
+		return ""
+	}
+	return hostOf(u)
+}
+
+// tell counts and logs the outcome.
+func (a *attempt) tell(d decision, stale bool) {
+	e, key := a.engine, a.job.Key.String()
+	if stale {
+		e.note(func(s *Summary) { s.Stale++ })
+		e.opts.Log.Warn("an outcome came after its lease had ended and was dropped", "job", key)
+		return
+	}
+	switch d.outcome {
+	case storage.OutcomeComplete:
+		e.note(func(s *Summary) { s.Completed++ })
+	case storage.OutcomeRetry:
+		e.note(func(s *Summary) { s.Retried++ })
+		e.opts.Log.Debug("will try again", "job", key, "category", d.category, "reason", d.reason, "at", d.due)
+	case storage.OutcomeReleased:
+		e.note(func(s *Summary) { s.Released++ })
+	case storage.OutcomeFail:
+		e.note(func(s *Summary) { s.Failed++ })
+		e.opts.Log.Warn("job failed", "job", key, "category", d.category, "reason", d.reason)
+	}
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"semel/engine/cli"
+)
+
+// asProgram set in the environment makes the test binary be semel itself.
+const asProgram = "SEMEL_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// real skips a test of real parts unless SEMEL_REAL is set: there a missing
+// part is a failure, elsewhere the reason of the skip is said.
+func real(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, program := range programs {
+		if _, err := exec.LookPath(program); err == nil {
+			continue
+		}
+		if os.Getenv("SEMEL_REAL") != "" {
+			t.Fatalf("SEMEL_REAL is set, and %s is not installed", program)
+		}
+		t.Skipf("%s is not installed; .ci/run installs it and sets SEMEL_REAL=1", program)
+	}
+	if os.Getenv("SEMEL_REAL") == "" {
+		t.Skip("SEMEL_REAL is not set: tests of real parts run in .ci/run")
+	}
+}
+
+// folder is a folder in which semel is run as a process of its own.
+type folder struct {
+	t   *testing.T
+	dir string
+	env []string
+}
+
+func newFolder(t *testing.T, config string, env ...string) *folder {
+	t.Helper()
+	f := &folder{t: t, dir: t.TempDir(), env: env}
+	f.write("semel.toml", config)
+	return f
+}
+
+func (f *folder) path(name string) string { return filepath.Join(f.dir, name) }
+
+func (f *folder) write(name, text string) {
+	f.t.Helper()
+	if err := os.WriteFile(f.path(name), []byte(text), 0o644); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// command is a semel process, not started.
+func (f *folder) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Dir = f.dir
+	cmd.Env = append(append(os.Environ(), asProgram+"=1"), f.env...)
+	return cmd
+}
+
+// semel runs a command to its end and gives what it printed and its exit code.
+func (f *folder) semel(args ...string) (stdout, stderr string, code int) {
+	f.t.Helper()
+	cmd := f.command(args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		f.t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// ok runs a command that must exit with 0, and gives its stdout.
+func (f *folder) ok(args ...string) string {
+	f.t.Helper()
+	stdout, stderr, code := f.semel(args...)
+	if code != 0 {
+		f.t.Fatalf("semel %s: exit %d\n%s", strings.Join(args, " "), code, stderr)
+	}
+	return stdout
+}
+
+// shop is a site of product pages that counts who asks for what.
+type shop struct {
+	*httptest.Server
+	mu       sync.Mutex
+	requests map[string]int
+}
+
+func newShop(t *testing.T) *shop {
+	s := &shop{requests: map[string]int{}}
+	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *shop) serve(w http.ResponseWriter, r *http.Request) {
+	id, ok := strings.CutPrefix(r.URL.Path, "/p/")
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	s.mu.Lock()
+	s.requests[id]++
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	fmt.Fprintf(w, "<html><head><title>%[1]s</title></head><body><h1>Thing %[1]s</h1><p class=price>$%[2]d.50</p>%[3]s</body></html>",
+		id, len(id)*7, strings.Repeat("<p>some text of the page</p>", 200))
+}
+
+func (s *shop) counts() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts := make(map[string]int, len(s.requests))
+	for id, n := range s.requests {
+		counts[id] = n
+	}
+	return counts
+}
+
+func (s *shop) total() int {
+	total := 0
+	for _, n := range s.counts() {
+		total += n
+	}
+	return total
+}

@@ -1,0 +1,124 @@
+package storage
+
+import (
+	"bytes"
+	"time"
+)
+
+// Outcomes of an attempt.
+const (
+	OutcomeComplete = "complete" // committed
+	OutcomeRetry    = "retry"    // failed, to be tried again
+	OutcomeFail     = "fail"     // failed, and the job with it
+	OutcomeReleased = "released" // handed back, not counted
+	OutcomeRescued  = "rescued"  // its worker died or fell silent, not counted
+)
+
+// Attempt is one execution of a job. Its number is the generation it ran
+// under: released and rescued ones have theirs, too.
+type Attempt struct {
+	Job        uint64 // set by the store, as are Generation, Owner, Start and End
+	Generation uint32
+	Owner      string
+	Start, End time.Time
+
+	Outcome  string
+	Category Category // "" when it completed
+	Reason   string   // the same for people; never a credential
+
+	Phase         string // how far it came
+	Status        int    // last HTTP status of the site, 0: none
+	ConnectStatus int    // the gateway's answer to CONNECT, 0: none
+	ProxyCode     string // the gateway's own error code
+	BytesUp       int64  // on the wire, TLS and CONNECT included
+	BytesDown     int64
+	FinalURL      string // after redirects, "" without a page
+
+	Endpoint string // redacted; "" direct
+	Country  string // exit country asked for
+	Session  string // hash of the session id
+
+	Free          bool // does not count against limits.attempts: the fault is not the job's
+	ParserVersion int  // 0: not parsed
+	Records       int
+	NextAt        time.Time // when the job is due again; zero: not by itself
+}
+
+const attemptVersion = 1
+
+func (a *Attempt) encode() []byte {
+	e := newEncoder(attemptVersion, 200+len(a.FinalURL)+len(a.Reason))
+	e.time(a.Start)
+	e.time(a.End)
+	e.time(a.NextAt)
+	for _, n := range []int{a.Status, a.ConnectStatus, a.ParserVersion, a.Records} {
+		e.u32(uint32(n))
+	}
+	e.flag(a.Free)
+	e.i64(a.BytesUp)
+	e.i64(a.BytesDown)
+	for _, s := range []string{a.Owner, a.Outcome, string(a.Category), a.Reason, a.Phase, a.ProxyCode, a.FinalURL, a.Endpoint, a.Country, a.Session} {
+		e.text(s)
+	}
+	return e.b
+}
+
+func decodeAttempt(key, b []byte) (Attempt, error) {
+	d := newDecoder(attemptVersion, b)
+	place := decoder{b: key}
+	a := Attempt{Job: place.u64(), Generation: place.u32()}
+	a.Start, a.End, a.NextAt = d.time(), d.time(), d.time()
+	for _, n := range []*int{&a.Status, &a.ConnectStatus, &a.ParserVersion, &a.Records} {
+		*n = int(d.u32())
+	}
+	a.Free = d.flag()
+	a.BytesUp, a.BytesDown = d.i64(), d.i64()
+	var category string
+	for _, s := range []*string{&a.Owner, &a.Outcome, &category, &a.Reason, &a.Phase, &a.ProxyCode, &a.FinalURL, &a.Endpoint, &a.Country, &a.Session} {
+		*s = d.text()
+	}
+	a.Category = Category(category)
+	if d.err == nil {
+		d.err = place.done()
+	}
+	if err := d.done(); err != nil {
+		return Attempt{}, &RecordError{bucketNames[bucketAttempt], bytes.Clone(key), err}
+	}
+	return a, nil
+}
+
+// saveAttempt writes the attempt that a running job is in.
+func (tx *Tx) saveAttempt(j *Job, a Attempt) error {
+	a.Job, a.Generation, a.Owner, a.Start, a.End = j.ID, j.Generation, j.Owner, j.ClaimedAt, tx.Now
+	source := j.Key.Source
+	tx.count(source, MetricBytesUp, a.BytesUp)
+	tx.count(source, MetricBytesDown, a.BytesDown)
+	j.BytesUp += a.BytesUp
+	j.BytesDown += a.BytesDown
+	j.Spent += a.BytesUp + a.BytesDown
+	switch a.Outcome {
+	case OutcomeComplete, OutcomeRetry, OutcomeFail:
+		j.Attempts++
+		if !a.Free {
+			j.Tries++
+		}
+		tx.count(source, MetricAttempts, 1)
+		tx.count(source, durationMetric(a.End.Sub(a.Start)), 1)
+	}
+	return tx.insert(bucketAttempt, attemptKey(j.ID, j.Generation), a.encode())
+}
+
+// Attempts are a job's attempts, oldest first.
+func (tx *Tx) Attempts(job uint64) ([]Attempt, error) {
+	var list []Attempt
+	prefix := idKey(job)
+	c := tx.bucket(bucketAttempt).Cursor()
+	for k, v := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, v = c.Next() {
+		a, err := decodeAttempt(k, v)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, a)
+	}
+	return list, nil
+}

@@ -1,0 +1,123 @@
+package storage
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Metrics counted per source. Those ending in "/" are followed by a category
+// or a number.
+const (
+	MetricComplete      = "attempts/complete"        // attempts that committed
+	MetricAttempts      = "attempts/counted"         // attempts that count against limits
+	MetricRecovered     = "recovered"                // leases taken back from dead or silent workers
+	MetricAfterRecovery = "completed_after_recovery" // jobs that completed after such a recovery
+	MetricDuplicates    = "duplicates_rejected"      // observations that changed nothing under a taken key
+	MetricUnchanged     = "unchanged"                // later observations with equal content
+	MetricStaleCommits  = "stale_commits"            // outcomes of workers that had lost their lease
+	MetricBytesUp       = "bytes_up"                 // on the wire, all attempts
+	MetricBytesDown     = "bytes_down"               //
+	MetricObservations  = "observations"             // rows under this source now
+	MetricRetries       = "retries/"                 // + category: times it led to another attempt
+	MetricFailures      = "failures/"                // + category: jobs now failed for it
+	metricState         = "state/"                   // + state: jobs in it now
+	metricDuration      = "duration/"                // + bucket: attempts whose duration fell into it
+)
+
+const (
+	durationBucketsPer2x = 4   // a bucket is 2^(1/4) wide: percentiles within 19 %
+	maxDurationBucket    = 200 // 2^50 ms; no attempt takes longer
+)
+
+// count moves a counter; it is written when the group commits.
+func (tx *Tx) count(source, metric string, n int64) {
+	if n != 0 {
+		tx.deltas = append(tx.deltas, delta{source, metric, n})
+	}
+}
+
+func (tx *Tx) flushCounters() error {
+	for d, n := range tx.totals {
+		if n == 0 {
+			continue
+		}
+		key := counterKey(d.source, d.metric)
+		old := int64(0)
+		if v := tx.get(bucketCounter, key); len(v) == 8 {
+			old = int64(binary.BigEndian.Uint64(v))
+		}
+		if err := tx.put(bucketCounter, key, idKey(uint64(old+n))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Counters are one source's counters by metric.
+type Counters map[string]int64
+
+// Counters reads a source's counters; a source never seen has none.
+func (tx *Tx) Counters(source string) Counters {
+	prefix := counterKey(source, "")
+	counters := Counters{}
+	c := tx.bucket(bucketCounter).Cursor()
+	for k, v := c.Seek(prefix); strings.HasPrefix(string(k), string(prefix)); k, v = c.Next() {
+		if len(v) == 8 {
+			counters[string(k[len(prefix):])] = int64(binary.BigEndian.Uint64(v))
+		}
+	}
+	return counters
+}
+
+// State is the number of jobs in a state.
+func (c Counters) State(state JobState) int64 { return c[metricState+string(state)] }
+
+// By are the counters of a metric that ends in "/", by category, zeros left out.
+func (c Counters) By(metric string) map[Category]int64 {
+	by := map[Category]int64{}
+	for name, n := range c {
+		if category, ok := strings.CutPrefix(name, metric); ok && n != 0 {
+			by[Category(category)] = n
+		}
+	}
+	return by
+}
+
+// DurationQuantile estimates the q-quantile (0 to 1) of how long attempts
+// took, from above and within 19 %; 0 when there were none.
+func (c Counters) DurationQuantile(q float64) time.Duration {
+	buckets := map[int]int64{}
+	total, last := int64(0), 0
+	for name, n := range c {
+		if text, ok := strings.CutPrefix(name, metricDuration); ok && n > 0 {
+			i, err := strconv.Atoi(text)
+			if err != nil || i < 0 || i > maxDurationBucket {
+				continue
+			}
+			buckets[i] += n
+			total += n
+			last = max(last, i)
+		}
+	}
+	seen := int64(0)
+	for i := 0; i <= last && total > 0; i++ {
+		if seen += buckets[i]; seen > 0 && float64(seen) >= q*float64(total) {
+			return time.Duration(math.Exp2(float64(i)/durationBucketsPer2x) * float64(time.Millisecond))
+		}
+	}
+	return 0
+}
+
+// durationMetric names the bucket of a duration: bucket i holds what is over
+// 2^((i-1)/4) and up to 2^(i/4) milliseconds.
+func durationMetric(d time.Duration) string {
+	ms := float64(d) / float64(time.Millisecond)
+	i := 0
+	if ms > 1 {
+		i = int(math.Ceil(math.Log2(ms) * durationBucketsPer2x))
+	}
+	return metricDuration + strconv.Itoa(i)
+}

@@ -1,0 +1,62 @@
+// Package storage is Semel's store: jobs, attempts, leases, observations and
+// outbox events in one bbolt file, so that one transaction can hold an outcome
+// and all that follows from it. It is the only user of bbolt.
+//
+// It answers for: the five states and every transition between them, the fence
+// (owner and generation are compared inside the transaction that writes), one
+// job per key, one observation per key, the order in which a job is handed
+// out, counters, and finding damage (Check). It leaves to others: when
+// something is due, how often to retry, what a category means for policy, and
+// everything about pages and proxies.
+//
+// # Buckets
+//
+// All buckets are flat and top level. Integers are big-endian, times are
+// microseconds since 1970 (windows: seconds, shifted so that bytes sort as
+// times do and "none" sorts first), text inside a key is escaped and ended as
+// appendText says, so that keys sort as the tuples they stand for.
+//
+//	meta     name                                       value
+//	  ├ schema                                          u32, see migrate.go
+//	  ├ job, event, lane                                u64, last id handed out
+//	source   source name                                identity and rules as last accepted (JSON)
+//	lane     host 0 source                              lane id u32
+//	lanename lane id u32                                host 0 source
+//	job      id u64                                     Job
+//	key      window u64 | job key text                  job id u64
+//	ready    lane u32 | class u8 | 127-priority | id    -          exactly the pending jobs
+//	wait     due u64 | id                               -          exactly the retryable jobs
+//	lease    end u64 | id                               -          exactly the running jobs
+//	attempt  id | generation u32                        Attempt
+//	obs      source 0 | record key | country | window | version | scope
+//	                                                    Observation
+//	event    seq u64                                    Event
+//	outbox   sink 0 | seq u64                           -          one row per sink that wants the event
+//	counter  source 0 | metric                          i64
+//	robots   origin                                     fetched at, status, body
+//	host     host                                       not asked before this time, u64
+//
+// Keys longer than 128 bytes in bucket key keep their first 96 bytes and the
+// xxhash of the whole; the text stands in the job and is compared, so a
+// collision is an error inside the transaction and never a wrong answer.
+//
+// # Invariants
+//
+//   - A job stands in exactly one of ready, wait and lease, or in none of them
+//     when it is complete or failed. A running job without an ending lease
+//     cannot be written down.
+//   - Only methods that go through (*Tx).move change a state, and the table
+//     there is the only list of transitions.
+//   - An observation is written only by the commit that completes its job.
+//   - Counters of states and of failures equal a recount (Check).
+//   - No credential ever reaches this package.
+//
+// # Transactions
+//
+// Update queues a function for the single writer. The writer runs all that are
+// waiting in one bbolt transaction, so that they share its two fsyncs; each
+// runs exactly once, sees what those before it wrote, and is undone alone if it
+// returns an error or panics. Update returns after the commit is durable. An
+// error of the commit itself means that the outcome is unknown: the store then
+// answers every call with ErrStopped and must be opened again.
+package storage

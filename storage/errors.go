@@ -1,0 +1,47 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of opening a store.
+var (
+	// ErrInUse: another process holds the store.
+	ErrInUse = errors.New("store is in use by another process")
+	// ErrUnreadable: the file is empty, cut short or not a store.
+	ErrUnreadable = errors.New("store is unreadable")
+	// ErrNewerSchema: a newer version of this program wrote the store.
+	ErrNewerSchema = errors.New("store was written by a newer version of semel")
+	// ErrNotFound: there is no such job, source or file.
+	ErrNotFound = errors.New("not found")
+)
+
+// Errors of using a store.
+var (
+	// ErrStopped: a commit failed and its outcome is unknown, or the store was
+	// closed. Nothing more is written until it is opened again.
+	ErrStopped = errors.New("store has stopped")
+	// ErrLeaseLost: owner or generation no longer match, so the caller's
+	// claim is over and nothing of its outcome was written. The method that
+	// returns it has counted it; a caller that returns nil from Update keeps
+	// the count.
+	ErrLeaseLost = errors.New("lease lost")
+	// ErrTransition: the job's state does not allow what was asked.
+	ErrTransition = errors.New("transition not allowed")
+	// ErrKeyCollision: two long job keys share a hash.
+	ErrKeyCollision = errors.New("job key collides with another one's hash")
+)
+
+// RecordError is a record that cannot be read: damage, named by place.
+type RecordError struct {
+	Bucket string
+	Key    []byte
+	Err    error
+}
+
+func (e *RecordError) Error() string {
+	return fmt.Sprintf("reading bucket %s, key %x: %v", e.Bucket, e.Key, e.Err)
+}
+
+func (e *RecordError) Unwrap() error { return e.Err }

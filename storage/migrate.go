@@ -1,0 +1,85 @@
+package storage
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// schema is the version of the layout that this program writes.
+const schema = 1
+
+var schemaKey = []byte("schema")
+
+// migrations bring a store from version i to i+1, all inside one transaction.
+var migrations = [schema]func(*bolt.Tx) error{
+	0: createBuckets,
+}
+
+func createBuckets(b *bolt.Tx) error {
+	for _, name := range bucketNames {
+		if _, err := b.CreateBucketIfNotExists([]byte(name)); err != nil {
+			return fmt.Errorf("creating bucket %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// schemaOf is 0 for a file without a store in it.
+func schemaOf(b *bolt.Tx) (uint32, error) {
+	meta := b.Bucket([]byte(bucketNames[bucketMeta]))
+	if meta == nil {
+		if key, _ := b.Cursor().First(); key != nil {
+			return 0, fmt.Errorf("%w: it is a bbolt file of another program", ErrUnreadable)
+		}
+		return 0, nil
+	}
+	v := meta.Get(schemaKey)
+	if len(v) != 4 {
+		return 0, fmt.Errorf("%w: it has no schema version", ErrUnreadable)
+	}
+	return binary.BigEndian.Uint32(v), nil
+}
+
+func migrate(b *bolt.Tx) error {
+	version, err := schemaOf(b)
+	if err != nil {
+		return err
+	}
+	if version > schema {
+		return fmt.Errorf("%w: schema %d, this program knows %d", ErrNewerSchema, version, schema)
+	}
+	if version == schema {
+		return checkBuckets(b)
+	}
+	for ; version < schema; version++ {
+		if err := migrations[version](b); err != nil {
+			return fmt.Errorf("migrating from schema %d: %w", version, err)
+		}
+	}
+	return b.Bucket([]byte(bucketNames[bucketMeta])).Put(schemaKey, appendU32(nil, version))
+}
+
+// checkSchema is what a read-only Open can do instead.
+func checkSchema(b *bolt.Tx) error {
+	version, err := schemaOf(b)
+	switch {
+	case err != nil:
+		return err
+	case version > schema:
+		return fmt.Errorf("%w: schema %d, this program knows %d", ErrNewerSchema, version, schema)
+	case version < schema:
+		return fmt.Errorf("store has schema %d and must be brought to %d first: run semel run --once", version, schema)
+	}
+	return checkBuckets(b)
+}
+
+func checkBuckets(b *bolt.Tx) error {
+	for _, name := range bucketNames {
+		if b.Bucket([]byte(name)) == nil {
+			return fmt.Errorf("%w: bucket %s is missing", ErrUnreadable, name)
+		}
+	}
+	return nil
+}

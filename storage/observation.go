@@ -1,0 +1,306 @@
+package storage
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// WriteMode says which of two observations of one key stays.
+type WriteMode string
+
+const (
+	WriteInsert WriteMode = "insert" // the lowest window
+	WriteUpsert WriteMode = "upsert" // the latest window, then the higher rules version
+)
+
+// NewObservation is one record to commit.
+type NewObservation struct {
+	Key     string   // the record's own key
+	Data    []byte   // finished JSON object; nil where Gone
+	Missing []string // fields without a match
+	Gone    bool     // the page says that there is no such record
+}
+
+// Observation is a record committed under its key.
+type Observation struct {
+	Key        JobKey    // the job key's parts with the record's own key as target
+	Job        string    // text of the key of the job it came from
+	Window     time.Time // of that job
+	Country    string    // of that job
+	URL        string    // of the page, after redirects
+	Version    int       // of the rules that made it
+	Revision   int       // 1, and 1 more with every change of content
+	ObservedAt time.Time // when this content was committed
+	Missing    []string
+	Gone       bool
+	Data       []byte
+}
+
+const observationVersion = 1
+
+func (o *Observation) encode() []byte {
+	e := newEncoder(observationVersion, 96+len(o.Job)+len(o.URL)+len(o.Data))
+	e.time(o.Window)
+	e.time(o.ObservedAt)
+	e.u32(uint32(o.Version))
+	e.u32(uint32(o.Revision))
+	e.flag(o.Gone)
+	e.text(o.Job)
+	e.text(o.Country)
+	e.text(o.URL)
+	e.texts(o.Missing)
+	e.bytes(o.Data)
+	return e.b
+}
+
+func decodeObservation(key, b []byte) (*Observation, error) {
+	d := newDecoder(observationVersion, b)
+	o := &Observation{}
+	o.Window, o.ObservedAt = d.time(), d.time()
+	o.Version, o.Revision = int(d.u32()), int(d.u32())
+	o.Gone = d.flag()
+	o.Job, o.Country, o.URL = d.text(), d.text(), d.text()
+	o.Missing = d.texts()
+	o.Data = bytes.Clone(d.raw())
+	if err := d.done(); err != nil {
+		return nil, &RecordError{bucketNames[bucketObservation], bytes.Clone(key), err}
+	}
+	if err := o.readKey(key); err != nil {
+		return nil, &RecordError{bucketNames[bucketObservation], bytes.Clone(key), err}
+	}
+	return o, nil
+}
+
+// readKey takes the identity out of the bucket's key.
+func (o *Observation) readKey(key []byte) error {
+	source, rest, found := bytes.Cut(key, []byte{0})
+	target, rest, ok1 := readText(rest)
+	country, rest, ok2 := readText(rest)
+	if !found || !ok1 || !ok2 || len(rest) < 12 {
+		return errShort
+	}
+	d := decoder{b: rest}
+	o.Key = JobKey{Source: string(source), Target: target, Country: country}
+	if w := d.u64(); w != 0 {
+		o.Key.Window = time.Unix(int64(w^1<<63), 0).UTC()
+	}
+	o.Key.Version = int(d.u32())
+	o.Key.Scope = string(d.b)
+	return nil
+}
+
+// observe writes one record of a job's commit by the rules of its mode. Which
+// of two records stays is decided by window, version and job key, never by the
+// order of commits.
+func (tx *Tx) observe(j *Job, r NewObservation, c Completion, done *Completed) error {
+	o := &Observation{
+		Key: JobKey{Source: j.Key.Source, Target: r.Key, Country: j.Key.Country, Scope: j.Key.Scope, Version: j.Key.Version},
+		Job: j.Key.String(), Window: j.Window, Country: j.Country, URL: c.Attempt.FinalURL,
+		Version: c.Attempt.ParserVersion, Revision: 1, ObservedAt: tx.Now,
+		Missing: r.Missing, Gone: r.Gone, Data: r.Data,
+	}
+	place := observationKey(o.Key)
+	v := tx.get(bucketObservation, place)
+	if v == nil {
+		done.Created++
+		tx.count(j.Key.Source, MetricObservations, 1)
+		return tx.writeObservation(place, nil, o, EventCreated, c.Sinks)
+	}
+	old, err := decodeObservation(place, v)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !o.replaces(old, c.Mode):
+		done.Rejected++
+		return nil
+	case o.Gone == old.Gone && bytes.Equal(o.Data, old.Data):
+		// The content stays as first seen, and no event says otherwise. Only
+		// the place it holds among windows moves on: a backfill of a window
+		// between the two must find that this one is later.
+		done.Unchanged++
+		old.Window, old.Version, old.Job = o.Window, o.Version, o.Job
+		return tx.replace(bucketObservation, place, v, old.encode())
+	}
+	done.Updated++
+	o.Revision = old.Revision + 1
+	return tx.writeObservation(place, v, o, EventUpdated, c.Sinks)
+}
+
+func (tx *Tx) writeObservation(place, old []byte, o *Observation, event string, sinks []Subscription) error {
+	if err := tx.replace(bucketObservation, place, old, o.encode()); err != nil {
+		return err
+	}
+	return tx.emitObservation(event, o, sinks)
+}
+
+// replaces reports whether o stays and old goes.
+func (o *Observation) replaces(old *Observation, mode WriteMode) bool {
+	if o.Job == old.Job {
+		return true // its own job, collected again
+	}
+	later := windowOrder(o.Window) > windowOrder(old.Window)
+	if windowOrder(o.Window) != windowOrder(old.Window) {
+		return later == (mode == WriteUpsert)
+	}
+	if o.Version != old.Version {
+		return (o.Version > old.Version) == (mode == WriteUpsert)
+	}
+	return o.Job < old.Job
+}
+
+// Fingerprint is the first half of the SHA-256 of the content, in hex: it
+// tells change, and is never a key.
+func (o *Observation) Fingerprint() string {
+	sum := sha256.Sum256(o.Data)
+	return hex.EncodeToString(sum[:16])
+}
+
+// AppendLine appends the observation as one line of export, newline included:
+// the record, flat, then _meta unless dataOnly. A gone observation has no
+// data, and no line at all when dataOnly.
+func (o *Observation) AppendLine(b []byte, dataOnly bool) []byte {
+	switch {
+	case dataOnly && o.Gone:
+		return b
+	case dataOnly:
+		b = append(b, o.Data...)
+	default:
+		b = o.appendJSON(b)
+	}
+	return append(b, '\n')
+}
+
+func (o *Observation) appendJSON(b []byte) []byte {
+	if len(o.Data) > 2 { // more than {}
+		b = append(b, o.Data[:len(o.Data)-1]...)
+		b = append(b, ',')
+	} else {
+		b = append(b, '{')
+	}
+	b = append(b, `"_meta":{"source":`...)
+	b = appendJSON(b, o.Key.Source)
+	b = append(b, `,"key":`...)
+	b = appendJSON(b, o.Key.Target)
+	b = append(b, `,"job":`...)
+	b = appendJSON(b, o.Job)
+	b = append(b, `,"window":`...)
+	if o.Window.IsZero() {
+		b = append(b, "null"...)
+	} else {
+		b = o.Window.UTC().AppendFormat(append(b, '"'), time.RFC3339)
+		b = append(b, '"')
+	}
+	b = append(b, `,"country":`...)
+	if o.Country == "" {
+		b = append(b, "null"...)
+	} else {
+		b = appendJSON(b, o.Country)
+	}
+	b = append(b, `,"url":`...)
+	b = appendJSON(b, o.URL)
+	b = append(b, `,"parser_version":`...)
+	b = strconv.AppendInt(b, int64(o.Version), 10)
+	b = append(b, `,"revision":`...)
+	b = strconv.AppendInt(b, int64(o.Revision), 10)
+	b = append(b, `,"fingerprint":"`...)
+	b = append(b, o.Fingerprint()...)
+	b = append(b, `","observed_at":"`...)
+	b = o.ObservedAt.UTC().AppendFormat(b, time.RFC3339)
+	b = append(b, `","missing":[`...)
+	for i, name := range o.Missing {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendJSON(b, name)
+	}
+	b = append(b, ']')
+	if o.Gone {
+		b = append(b, `,"gone":true`...)
+	}
+	return append(b, "}}"...)
+}
+
+// appendJSON appends text as a JSON string without HTML escaping.
+func appendJSON(b []byte, text string) []byte {
+	for i := 0; i < len(text); i++ {
+		if c := text[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
+			var buf bytes.Buffer
+			e := json.NewEncoder(&buf)
+			e.SetEscapeHTML(false)
+			if err := e.Encode(text); err != nil {
+				panic(err) // a string always encodes
+			}
+			return append(b, bytes.TrimRight(buf.Bytes(), "\n")...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, text...)
+	return append(b, '"')
+}
+
+// Observations calls fn with up to limit observations of a source in the order
+// of (record key, country, window, version), beginning after the place that an
+// earlier call gave (nil: from the first). It gives the place to go on from,
+// nil when there are no more. Rows that differ only in window, version or
+// scope are never parted between two calls, so limit may be passed by a few.
+func (tx *Tx) Observations(source string, after []byte, limit int, fn func(*Observation) error) ([]byte, error) {
+	prefix := counterKey(source, "")
+	c := tx.bucket(bucketObservation).Cursor()
+	k, v := c.Seek(prefix)
+	if after != nil {
+		if k, v = c.Seek(after); bytes.Equal(k, after) {
+			k, v = c.Next()
+		}
+	}
+	var group []*Observation
+	var current, last []byte
+	for n := 0; bytes.HasPrefix(k, prefix); k, v = c.Next() {
+		g, ok := observationGroup(k)
+		if !ok {
+			return nil, &RecordError{bucketNames[bucketObservation], bytes.Clone(k), errShort}
+		}
+		if !bytes.Equal(g, current) {
+			if err := inOrder(group, fn); err != nil {
+				return nil, err
+			}
+			if group, current = group[:0], g; n >= limit {
+				return bytes.Clone(last), nil
+			}
+		}
+		o, err := decodeObservation(k, v)
+		if err != nil {
+			return nil, err
+		}
+		group, last = append(group, o), k
+		n++
+	}
+	return nil, inOrder(group, fn)
+}
+
+// inOrder hands out one group by window and version. The bucket's key cannot:
+// it has no window where the write mode keeps one observation per key.
+func inOrder(group []*Observation, fn func(*Observation) error) error {
+	sortObservations(group)
+	for _, o := range group {
+		if err := fn(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sortObservations(group []*Observation) {
+	slices.SortStableFunc(group, func(a, b *Observation) int {
+		return cmp.Or(
+			cmp.Compare(windowOrder(a.Window), windowOrder(b.Window)),
+			cmp.Compare(a.Version, b.Version),
+		)
+	})
+}

@@ -1,0 +1,118 @@
+package storage
+
+import "time"
+
+// Completion is what an attempt that succeeded commits.
+type Completion struct {
+	Attempt    Attempt
+	Mode       WriteMode
+	Records    []NewObservation
+	Duplicates int // equal rows that the page held more than once
+	Sinks      []Subscription
+}
+
+// Completed counts what became of a Completion's records.
+type Completed struct{ Created, Updated, Unchanged, Rejected int }
+
+// CompleteJob commits an attempt's records with everything that follows from
+// them: the job is complete, the attempt recorded, each observation written by
+// the rules of its mode, one event per change and sink, the counters moved.
+// Errors: ErrLeaseLost, ErrNotFound.
+func (tx *Tx) CompleteJob(l Lease, c Completion) (Completed, error) {
+	var done Completed
+	j, err := tx.fence(l)
+	if err != nil {
+		return done, err
+	}
+	c.Attempt.Outcome = OutcomeComplete
+	if err := tx.saveAttempt(j, c.Attempt); err != nil {
+		return done, err
+	}
+	tx.count(j.Key.Source, MetricComplete, 1)
+	if j.Recovered {
+		tx.count(j.Key.Source, MetricAfterRecovery, 1)
+	}
+	err = tx.move(j, verbComplete, func(j *Job) {
+		endLease(j)
+		j.Rescues, j.Category, j.Reason = 0, "", ""
+	})
+	if err != nil {
+		return done, err
+	}
+	for _, r := range c.Records {
+		if err := tx.observe(j, r, c, &done); err != nil {
+			return done, err
+		}
+	}
+	tx.count(j.Key.Source, MetricDuplicates, int64(done.Rejected+c.Duplicates))
+	tx.count(j.Key.Source, MetricUnchanged, int64(done.Unchanged))
+	return done, tx.emitJob(EventJobComplete, j, c.Sinks)
+}
+
+// RetryJob ends an attempt that failed in a way that may be repeated: the job
+// waits until due; a time that has passed stands for now. a.Category must be
+// set. Errors: ErrLeaseLost, ErrNotFound.
+func (tx *Tx) RetryJob(l Lease, a Attempt, due time.Time) error {
+	j, err := tx.fence(l)
+	if err != nil {
+		return err
+	}
+	if due.Before(tx.Now) { // one before 1970 would sort behind all others, for ever
+		due = tx.Now
+	}
+	a.Outcome, a.NextAt = OutcomeRetry, due
+	if err := tx.saveAttempt(j, a); err != nil {
+		return err
+	}
+	tx.count(j.Key.Source, MetricRetries+string(a.Category), 1)
+	return tx.move(j, verbRetry, func(j *Job) {
+		endLease(j)
+		j.Rescues, j.NextAt = 0, due
+		j.Category, j.Reason = a.Category, a.Reason
+	})
+}
+
+// Failure is why a job fails.
+type Failure struct {
+	Category Category // of the job: the attempt's own, or budget_exhausted
+	Reason   string
+	Sinks    []Subscription
+}
+
+// FailJob ends an attempt and its job. Errors: ErrLeaseLost, ErrNotFound.
+func (tx *Tx) FailJob(l Lease, a Attempt, f Failure) error {
+	j, err := tx.fence(l)
+	if err != nil {
+		return err
+	}
+	a.Outcome = OutcomeFail
+	if err := tx.saveAttempt(j, a); err != nil {
+		return err
+	}
+	err = tx.move(j, verbFail, func(j *Job) {
+		endLease(j)
+		j.Rescues = 0
+		j.Category, j.Reason = f.Category, f.Reason
+	})
+	if err != nil {
+		return err
+	}
+	return tx.emitJob(EventJobFailed, j, f.Sinks)
+}
+
+// ReleaseJob hands a job back as it was before the claim, its attempt recorded
+// but not counted. Errors: ErrLeaseLost, ErrNotFound.
+func (tx *Tx) ReleaseJob(l Lease, a Attempt) error {
+	j, err := tx.fence(l)
+	if err != nil {
+		return err
+	}
+	a.Outcome = OutcomeReleased
+	if err := tx.saveAttempt(j, a); err != nil {
+		return err
+	}
+	return tx.move(j, verbRelease, func(j *Job) {
+		endLease(j)
+		j.Category, j.Reason = a.Category, a.Reason
+	})
+}

@@ -1,0 +1,54 @@
+package storage
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Source is what the store remembers of a configured source: under which
+// identity and rules its jobs and observations were made.
+type Source struct {
+	Name     string    `json:"-"`
+	Identity string    `json:"identity"` // fingerprint of the settings that make job keys
+	Rules    string    `json:"rules"`    // fingerprint of the parser's rules
+	Version  int       `json:"version"`  // that these rules have
+	Since    time.Time `json:"since"`    // when these were first used
+}
+
+// Source reads a source. Error: ErrNotFound.
+func (tx *Tx) Source(name string) (Source, error) {
+	v := tx.get(bucketSource, []byte(name))
+	if v == nil {
+		return Source{}, fmt.Errorf("source %s: %w", name, ErrNotFound)
+	}
+	s := Source{Name: name}
+	if err := json.Unmarshal(v, &s); err != nil {
+		return Source{}, &RecordError{bucketNames[bucketSource], []byte(name), err}
+	}
+	return s, nil
+}
+
+// Sources are all sources that ever had jobs here, by name.
+func (tx *Tx) Sources() ([]Source, error) {
+	var list []Source
+	c := tx.bucket(bucketSource).Cursor()
+	for k, _ := c.First(); k != nil; k, _ = c.Next() {
+		s, err := tx.Source(string(k))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// PutSource remembers a source as it is now.
+func (tx *Tx) PutSource(s Source) error {
+	s.Since = tx.Now
+	v, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("encoding source %s: %w", s.Name, err)
+	}
+	return tx.put(bucketSource, []byte(s.Name), v)
+}

@@ -1,0 +1,308 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+const (
+	// lockWait is how long Open waits for another process to let go; long
+	// enough for a command that is just ending.
+	lockWait = time.Second
+	pageSize = 4096
+	// mapSize is the address space mapped at least: remapping waits for all
+	// readers, and a long one stalls every writer behind it (measured: 7.6 s
+	// of an 8 s reader). It costs addresses, not memory.
+	mapSize = 16 << 30
+)
+
+// Options of Open. The zero value opens for reading and writing.
+type Options struct {
+	// ReadOnly opens beside other readers and writes nothing; Update fails.
+	ReadOnly bool
+	// NoSync leaves out every fsync: for simulations only, a crash of the
+	// machine then loses the store.
+	NoSync bool
+}
+
+// Store is one open store file. It is safe for concurrent use.
+type Store struct {
+	path string
+	db   *bolt.DB
+	read bool
+
+	queue   chan *update  // to the writer
+	stopped chan struct{} // closed when the writer has ended
+
+	mu      sync.Mutex
+	closing bool
+	failure error               // why the store has stopped
+	ready   map[LaneID]struct{} // lanes that got ready jobs since TakeReady
+	wake    chan struct{}       // one token when ready is not empty
+	pending sync.WaitGroup      // Updates under way
+}
+
+// Open opens the store at path, creating it (mode 0600) unless ReadOnly.
+// Errors: ErrInUse, ErrUnreadable, ErrNewerSchema, ErrNotFound (ReadOnly and
+// no file), fs.ErrPermission, and those of the file system.
+func Open(path string, opts Options) (*Store, error) {
+	if err := prepare(path, opts.ReadOnly); err != nil {
+		return nil, fmt.Errorf("opening store %s: %w", path, err)
+	}
+	db, err := openFile(path, opts)
+	if err != nil {
+		return nil, fmt.Errorf("opening store %s: %w", path, err)
+	}
+	s := &Store{
+		path: path, db: db, read: opts.ReadOnly,
+		queue:   make(chan *update, 4*maxGroup),
+		stopped: make(chan struct{}),
+		ready:   map[LaneID]struct{}{},
+		wake:    make(chan struct{}, 1),
+	}
+	if opts.ReadOnly {
+		close(s.stopped)
+		err = db.View(checkSchema)
+	} else {
+		err = db.Update(migrate)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening store %s: %w", path, err), db.Close())
+	}
+	if !opts.ReadOnly {
+		go s.write()
+	}
+	return s, nil
+}
+
+// prepare makes a missing store and refuses a file that bbolt would take for
+// an empty store or read past its end.
+func prepare(path string, readOnly bool) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && readOnly:
+		return ErrNotFound
+	case errors.Is(err, fs.ErrNotExist):
+		return create(path)
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%w: it is a folder", ErrUnreadable)
+	}
+	return inspect(path, readOnly)
+}
+
+// create makes an empty store beside path and links it into place, so that no
+// other process ever sees a half-written one (bbolt's own first write of 16 KiB
+// can be torn) and of two that create at once only one wins.
+func create(path string) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".new-*")
+	if err != nil {
+		return err
+	}
+	name := tmp.Name()
+	defer os.Remove(name)
+	if err := tmp.Close(); err != nil {
+		return err
+	}
+	db, err := bolt.Open(name, 0o600, &bolt.Options{Timeout: lockWait, PageSize: pageSize, NoFreelistSync: true})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(db.Update(migrate), db.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(name, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		// Some file systems have no links; renaming is the next best.
+		if err := os.Rename(name, path); err != nil {
+			return err
+		}
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir makes a new name durable. Windows has no such call and needs none.
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func openFile(path string, opts Options) (*bolt.DB, error) {
+	options := &bolt.Options{
+		Timeout:  lockWait,
+		ReadOnly: opts.ReadOnly,
+		PageSize: pageSize,
+		// A synced freelist is written whole at every commit; after a purge
+		// that is most of the writing. A clean Close writes it once.
+		NoFreelistSync: true,
+		FreelistType:   bolt.FreelistMapType,
+		NoSync:         opts.NoSync,
+	}
+	if runtime.GOOS != "windows" { // there bbolt makes the file as large as the mapping
+		options.InitialMmapSize = mapSize
+	}
+	db, err := bolt.Open(path, 0o600, options)
+	return db, openError(err)
+}
+
+func openError(err error) error {
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return ErrInUse
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch), errors.Is(err, bolterrors.ErrChecksum):
+		return fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	return err
+}
+
+// Path is the file the store was opened at.
+func (s *Store) Path() string { return s.path }
+
+// Close waits for queued updates and closes the file. A clean close writes the
+// list of free pages, so that the next Open need not search for them.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	already := s.closing
+	s.closing = true
+	s.mu.Unlock()
+	if already {
+		return nil
+	}
+	s.pending.Wait()
+	close(s.queue)
+	<-s.stopped
+	var err error
+	if !s.read && s.Err() == nil {
+		s.db.NoFreelistSync = false
+		err = s.db.Update(func(*bolt.Tx) error { return nil })
+	}
+	return errors.Join(err, s.db.Close())
+}
+
+// Err is why the store has stopped, nil while it works.
+func (s *Store) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failure
+}
+
+// View runs fn on a consistent snapshot. Keep it short: while a snapshot is
+// held, pages that writers replace cannot be used again and the file grows.
+// Nothing fn gets from the Tx may be kept unless its doc says so. Error:
+// ErrStopped, and fn's own.
+func (s *Store) View(fn func(*Tx) error) error {
+	return s.snapshot(func(b *bolt.Tx) error { return fn(newTx(b, time.Now().UTC())) })
+}
+
+// snapshot is bbolt's View. After a commit of unknown outcome it shows nothing:
+// what it would show may be gone after a restart.
+func (s *Store) snapshot(fn func(*bolt.Tx) error) error {
+	if err := s.Err(); err != nil {
+		return stoppedBy(err)
+	}
+	err := s.db.View(fn)
+	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
+		return ErrStopped
+	}
+	return err
+}
+
+// Update runs fn in the writer's next transaction and returns when that is
+// durable, or with fn's error and nothing written. fn runs exactly once, or
+// not at all (ErrStopped, or ctx done before it was queued); once queued, ctx
+// no longer matters, for the outcome would be unknown. fn must not call the
+// store, wait, or do I/O: every other writer waits for it.
+func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
+	if s.read {
+		return fmt.Errorf("updating %s: %w: opened for reading only", s.path, fs.ErrPermission)
+	}
+	s.mu.Lock()
+	if s.closing || s.failure != nil {
+		failure := s.failure
+		s.mu.Unlock()
+		return stoppedBy(failure)
+	}
+	s.pending.Add(1)
+	s.mu.Unlock()
+	defer s.pending.Done()
+
+	u := &update{fn: fn, done: make(chan error, 1)}
+	select {
+	case s.queue <- u:
+		return <-u.done
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Backup writes a consistent copy of the store.
+func (s *Store) Backup(w io.Writer) error {
+	return s.snapshot(func(b *bolt.Tx) error {
+		_, err := b.WriteTo(w)
+		return err
+	})
+}
+
+// Ready gives a token after lanes got ready jobs; TakeReady names them.
+func (s *Store) Ready() <-chan struct{} { return s.wake }
+
+// TakeReady gives the lanes that got ready jobs since the last call. A job
+// committed ready after a claim found its lane empty is always named later.
+func (s *Store) TakeReady() []LaneID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lanes := make([]LaneID, 0, len(s.ready))
+	for lane := range s.ready {
+		lanes = append(lanes, lane)
+	}
+	clear(s.ready)
+	return lanes
+}
+
+func (s *Store) announce(lanes []LaneID) {
+	if len(lanes) == 0 {
+		return
+	}
+	s.mu.Lock()
+	for _, lane := range lanes {
+		s.ready[lane] = struct{}{}
+	}
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Store) stop(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure == nil {
+		s.failure = err
+	}
+	return stoppedBy(s.failure)
+}
+
+func stoppedBy(failure error) error {
+	if failure == nil {
+		return ErrStopped
+	}
+	return fmt.Errorf("%w: %w", ErrStopped, failure)
+}

@@ -1,0 +1,177 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+)
+
+// inState makes a job and brings it into a state by the ways there are.
+func inState(t *testing.T, s *Store, name string, state JobState) (j *Job) {
+	t.Helper()
+	err := s.Update(context.Background(), func(tx *Tx) error {
+		e, err := tx.EnqueueJob(newJob(name))
+		if err != nil {
+			return err
+		}
+		if state != StatePending {
+			claimed, err := tx.ClaimJobs("me", time.Minute, []ClaimGroup{{Lanes: tx.ReadyLanes(), Max: 1}})
+			if err != nil {
+				return err
+			}
+			l := claimed[0][0].Lease()
+			switch state {
+			case StateComplete:
+				_, err = tx.CompleteJob(l, Completion{Mode: WriteUpsert})
+			case StateRetryable:
+				err = tx.RetryJob(l, Attempt{Category: CategoryDNS}, tx.Now.Add(time.Hour))
+			case StateFailed:
+				err = tx.FailJob(l, Attempt{Category: CategoryTLS}, Failure{Category: CategoryTLS})
+			}
+			if err != nil {
+				return err
+			}
+		}
+		j, err = tx.Job(e.ID)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j.State != state {
+		t.Fatalf("job is %s, want %s", j.State, state)
+	}
+	return j
+}
+
+// TestTransitions goes through every pair of verb and state: where the diagram
+// has no arrow, the answer is ErrTransition and nothing changes.
+func TestTransitions(t *testing.T) {
+	type arrow struct {
+		v    verb
+		from JobState
+	}
+	arrows := map[arrow]JobState{
+		{verbClaim, StatePending}:     StateRunning,
+		{verbRenew, StateRunning}:     StateRunning,
+		{verbComplete, StateRunning}:  StateComplete,
+		{verbRetry, StateRunning}:     StateRetryable,
+		{verbFail, StateRunning}:      StateFailed,
+		{verbRelease, StateRunning}:   StatePending,
+		{verbRescue, StateRunning}:    StatePending,
+		{verbAbandon, StateRunning}:   StateFailed,
+		{verbPromote, StateRetryable}: StatePending,
+		{verbCancel, StatePending}:    StateFailed,
+		{verbCancel, StateRetryable}:  StateFailed,
+		{verbRequeue, StateFailed}:    StatePending,
+	}
+	verbs := []verb{
+		verbClaim, verbRenew, verbComplete, verbRetry, verbFail, verbRelease,
+		verbRescue, verbAbandon, verbPromote, verbCancel, verbRequeue,
+	}
+	if len(verbs) != len(transitions) {
+		t.Fatalf("%d verbs are tested, there are %d", len(verbs), len(transitions))
+	}
+	for _, v := range verbs {
+		for _, from := range JobStates {
+			t.Run(string(v)+" "+string(from), func(t *testing.T) {
+				s := openTest(t, Options{NoSync: true})
+				j := inState(t, s, "a", from)
+				to, allowed := arrows[arrow{v, from}]
+				err := s.Update(context.Background(), func(tx *Tx) error {
+					return tx.move(j, v, func(j *Job) {
+						j.Owner, j.LeaseUntil, j.NextAt = "me", tx.Now.Add(time.Minute), tx.Now.Add(time.Hour)
+						if j.State == StateFailed {
+							j.Category = CategoryCanceled
+						}
+					})
+				})
+				if allowed != (err == nil) || !allowed && !errors.Is(err, ErrTransition) {
+					t.Errorf("error %v, allowed: %v", err, allowed)
+				}
+				if !allowed {
+					to = from
+				}
+				err = s.View(func(tx *Tx) error {
+					if got, err := tx.Job(j.ID); err != nil || got.State != to {
+						t.Errorf("job is %s (%v), want %s", got.State, err, to)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				wantClean(t, s)
+			})
+		}
+	}
+}
+
+// TestVerbsThroughTheDoor: the exported methods answer a state they do not fit
+// as their docs say.
+func TestVerbsThroughTheDoor(t *testing.T) {
+	lease := func(j *Job) Lease { return Lease{j.ID, "me", j.Generation} }
+	for name, c := range map[string]struct {
+		from []JobState
+		do   func(tx *Tx, j *Job) error
+		want error
+	}{
+		"complete": {[]JobState{StateRunning}, func(tx *Tx, j *Job) error {
+			_, err := tx.CompleteJob(lease(j), Completion{Mode: WriteUpsert})
+			return err
+		}, ErrLeaseLost},
+		"retry":   {[]JobState{StateRunning}, func(tx *Tx, j *Job) error { return tx.RetryJob(lease(j), Attempt{}, tx.Now) }, ErrLeaseLost},
+		"fail":    {[]JobState{StateRunning}, func(tx *Tx, j *Job) error { return tx.FailJob(lease(j), Attempt{}, Failure{}) }, ErrLeaseLost},
+		"release": {[]JobState{StateRunning}, func(tx *Tx, j *Job) error { return tx.ReleaseJob(lease(j), Attempt{}) }, ErrLeaseLost},
+		"cancel": {[]JobState{StatePending, StateRetryable}, func(tx *Tx, j *Job) error {
+			_, err := tx.CancelJob(j.ID, nil)
+			return err
+		}, ErrTransition},
+		"requeue": {[]JobState{StateFailed}, func(tx *Tx, j *Job) error { _, err := tx.RequeueJob(j.ID); return err }, ErrTransition},
+	} {
+		for _, state := range JobStates {
+			t.Run(name+" "+string(state), func(t *testing.T) {
+				s := openTest(t, Options{NoSync: true})
+				j := inState(t, s, "a", state)
+				err := s.Update(context.Background(), func(tx *Tx) error { return c.do(tx, j) })
+				if slices.Contains(c.from, state) {
+					if err != nil {
+						t.Error(err)
+					}
+				} else if !errors.Is(err, c.want) {
+					t.Errorf("error %v, want %v", err, c.want)
+				}
+				missing := &Job{ID: 77}
+				err = s.Update(context.Background(), func(tx *Tx) error { return c.do(tx, missing) })
+				if !errors.Is(err, ErrNotFound) {
+					t.Errorf("without such a job: %v, want ErrNotFound", err)
+				}
+				wantClean(t, s)
+			})
+		}
+	}
+}
+
+// TestStates: the names users see, and which of them end a job's way.
+func TestStates(t *testing.T) {
+	var terminal []JobState
+	for i, state := range JobStates {
+		if state.Terminal() {
+			terminal = append(terminal, state)
+		}
+		if int(state.code()) != i {
+			t.Errorf("state %s has code %d", state, state.code())
+		}
+	}
+	if !slices.Equal(terminal, []JobState{StateComplete, StateFailed}) {
+		t.Errorf("terminal states %v", terminal)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("an unknown state has a code")
+		}
+	}()
+	JobState("odd").code()
+}

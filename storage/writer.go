@@ -1,0 +1,124 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+const (
+	// maxGroup bounds the updates in one transaction. Throughput still rises
+	// beyond it, but so does the time the first one waits (storage notes §1.3:
+	// 256 callers 2.8 ms, 1,024 callers over 5 ms).
+	maxGroup = 256
+	// maxGroupBytes bounds what one transaction puts.
+	maxGroupBytes = 8 << 20
+)
+
+// update is one function on its way through the writer.
+type update struct {
+	fn   func(*Tx) error
+	done chan error // capacity 1
+}
+
+// write is the single writer: it runs until the queue is closed and drained.
+func (s *Store) write() {
+	defer close(s.stopped)
+	for first := range s.queue {
+		if err := s.Err(); err != nil {
+			first.done <- s.stop(err)
+			continue
+		}
+		s.group(first)
+	}
+}
+
+// group runs first and all that wait behind it in one transaction. There is no
+// lingering for more: a group forms by itself while the one before is synced
+// (a linger of 1 ms lowered throughput at every number of callers).
+func (s *Store) group(first *update) {
+	b, err := s.db.Begin(true)
+	if err != nil {
+		first.done <- s.stop(fmt.Errorf("beginning a transaction: %w", err))
+		return
+	}
+	tx := newTx(b, time.Time{})
+	var acks []*update
+	u := first
+	for n := 1; ; n++ { // failed ones count, too: else a stream of them would hold up the rest
+		if err := tx.run(u.fn); err != nil {
+			u.done <- err
+		} else {
+			acks = append(acks, u)
+		}
+		if n == maxGroup || tx.written > maxGroupBytes || tx.broken != nil {
+			break
+		}
+		if u = s.next(); u == nil {
+			break
+		}
+	}
+	err = s.finish(b, tx)
+	if err == nil {
+		s.announce(tx.ready) // before the callers go on: they may ask
+	}
+	for _, u := range acks {
+		u.done <- err
+	}
+}
+
+// next is an update that is waiting, nil when there is none. The callers that
+// the last commit has just woken get a turn to queue what they do next.
+func (s *Store) next() *update {
+	for range 2 {
+		select {
+		case u := <-s.queue: // nil once the queue is closed
+			return u
+		default:
+			runtime.Gosched()
+		}
+	}
+	return nil
+}
+
+// finish makes the group durable. A group that wrote nothing needs no commit.
+func (s *Store) finish(b *bolt.Tx, tx *Tx) error {
+	if tx.broken != nil {
+		_ = b.Rollback()
+		return s.stop(fmt.Errorf("undoing a failed update: %w", tx.broken))
+	}
+	if err := errors.Join(tx.flushSequences(), tx.flushCounters()); err != nil {
+		_ = b.Rollback()
+		return s.stop(fmt.Errorf("writing counters: %w", err))
+	}
+	if tx.written == 0 {
+		return b.Rollback()
+	}
+	if err := b.Commit(); err != nil {
+		// The new pages may or may not be the ones found after a restart.
+		return s.stop(fmt.Errorf("committing (outcome unknown): %w", err))
+	}
+	return nil
+}
+
+// run calls fn as one step of a group: all of it happens, or none.
+func (tx *Tx) run(fn func(*Tx) error) (err error) {
+	tx.Now = time.Now().UTC()
+	readyBefore, writtenBefore := len(tx.ready), tx.written
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic in a store update: %v\n%s", p, debug.Stack())
+		}
+		if err != nil {
+			tx.rollback()
+			tx.ready, tx.written = tx.ready[:readyBefore], writtenBefore
+			return
+		}
+		tx.keep()
+	}()
+	return fn(tx)
+}
