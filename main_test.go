@@ -45,12 +45,12 @@ func real(t *testing.T, programs ...string) {
 
 // folder is a folder in which semel is run as a process of its own.
 type folder struct {
-	t   *testing.T
+	t   testing.TB
 	dir string
 	env []string
 }
 
-func newFolder(t *testing.T, config string, env ...string) *folder {
+func newFolder(t testing.TB, config string, env ...string) *folder {
 	t.Helper()
 	f := &folder{t: t, dir: t.TempDir(), env: env}
 	f.write("semel.toml", config)

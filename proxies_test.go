@@ -96,7 +96,7 @@ type shopStatus struct {
 
 func status(t *testing.T, f *folder) shopStatus { return statusOf(t, f, "shop") }
 
-func statusOf(t *testing.T, f *folder, source string) shopStatus {
+func statusOf(t testing.TB, f *folder, source string) shopStatus {
 	t.Helper()
 	var all struct{ Sources map[string]shopStatus }
 	if err := json.Unmarshal([]byte(f.ok("status", "--json")), &all); err != nil {

@@ -44,6 +44,7 @@ type Engine struct {
 	robots  *robotsCache
 	pace    *pacer
 	health  *health
+	bodies  *fetch.Budget // of all attempts together
 	parsing chan struct{} // a token for each parse under way: trees are large, and more than cores gain nothing
 
 	mu      sync.Mutex
@@ -78,6 +79,7 @@ func New(opts Options) (*Engine, error) {
 		pools:   map[string]*fetch.Pool{},
 		pace:    newPacer(opts.pacing),
 		health:  newHealth(opts.Proxies),
+		bodies:  fetch.NewBudget(bodyBudget),
 		parsing: make(chan struct{}, parseSlots()),
 		held:    map[uint64]*attempt{},
 	}

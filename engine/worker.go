@@ -18,6 +18,10 @@ import (
 // its lease is no longer renewed: time to parse and to wait for the commit.
 const healthyMargin = 30 * time.Second
 
+// bodyBudget bounds the bodies that all attempts hold together: beyond it, only
+// one at a time grows. 64 workers with pages of 1 MB fit.
+const bodyBudget = 64 << 20
+
 // parseSlots is how many pages are parsed at once.
 func parseSlots() int { return runtime.GOMAXPROCS(0) }
 
@@ -89,7 +93,9 @@ func (a *attempt) execute(ctx context.Context) (r result) {
 		r.failure = fail(storage.CategoryConfig, "the job is for rules of version %d, the config has version %d", v, a.src.Rules.Version())
 		return r
 	}
-	page := a.fetch(ctx, &r)
+	body := a.engine.bodies.Share()
+	defer body.Free()
+	page := a.fetch(ctx, body, &r)
 	if page == nil || r.gone {
 		return r
 	}
@@ -98,7 +104,7 @@ func (a *attempt) execute(ctx context.Context) (r result) {
 }
 
 // fetch gets the page, or sets why there is none.
-func (a *attempt) fetch(ctx context.Context, r *result) *fetch.Page {
+func (a *attempt) fetch(ctx context.Context, body *fetch.Share, r *result) *fetch.Page {
 	e := a.engine
 	pool := e.pools[a.src.Proxy]
 	session, err := pool.Get(time.Now(), a.job.Country)
@@ -109,7 +115,7 @@ func (a *attempt) fetch(ctx context.Context, r *result) *fetch.Page {
 	r.record.Endpoint, r.record.Session, r.record.Country = session.EndpointString(), session.SessionHash(), a.job.Country
 	x := exchange{proxied: a.src.Proxy != "", worked: session.Worked()}
 	visit := newVisit(a, session, &r.record)
-	x.page, x.trace, x.err = session.Do(ctx, a.request(visit))
+	x.page, x.trace, x.err = session.Do(ctx, a.request(visit, body))
 	visit.book(x.trace)
 	r.record.Phase, r.record.Status = string(x.trace.Phase), x.trace.Status
 	r.record.ConnectStatus, r.record.ProxyCode = x.trace.ConnectStatus, x.trace.ProxyCode
@@ -130,7 +136,7 @@ func (a *attempt) fetch(ctx context.Context, r *result) *fetch.Page {
 }
 
 // request is what to send. The byte cap is what the job's limit has left.
-func (a *attempt) request(v *visit) fetch.Request {
+func (a *attempt) request(v *visit, body *fetch.Share) fetch.Request {
 	return fetch.Request{
 		URL:       a.job.URL,
 		Header:    a.src.Header.Clone(),
@@ -138,6 +144,7 @@ func (a *attempt) request(v *visit) fetch.Request {
 		MaxBody:   a.engine.opts.MaxBodyBytes,
 		MaxBytes:  max(1, a.src.Limits.Bytes-a.job.Spent),
 		Allow:     v.allow,
+		Share:     body,
 	}
 }
 

@@ -274,7 +274,9 @@ func TestLateWorker(t *testing.T) {
 			}
 		}
 		update(t, s, func(tx *storage.Tx) error {
-			if lost, err := tx.RenewLeases([]storage.Lease{late, second.Lease()}, time.Hour); err != nil || !slices.Equal(lost, []storage.Lease{late}) {
+			stranger := second.Lease()
+			stranger.Owner = "stranger"
+			if lost, err := tx.RenewLeases([]storage.Lease{late, second.Lease(), stranger}, time.Hour); err != nil || !slices.Equal(lost, []storage.Lease{late, stranger}) {
 				t.Errorf("renewing lost %v, %v", lost, err)
 			}
 			return nil
@@ -282,6 +284,13 @@ func TestLateWorker(t *testing.T) {
 		c := counters(t, s, "s")
 		if c[storage.MetricStaleCommits] != 4 || c[storage.MetricRecovered] != 1 || len(observations(t, s, "s")) != 0 {
 			t.Errorf("counters %v", c)
+		}
+		update(t, s, func(tx *storage.Tx) error {
+			_, err := tx.CompleteJob(second.Lease(), record(storage.WriteUpsert, 1, "a", "in time"))
+			return err
+		})
+		if j := getJob(t, s, 1); j.Rescues != 0 || !j.Recovered || j.Owner != "" || !j.LeaseUntil.IsZero() {
+			t.Errorf("completed job %+v", j)
 		}
 	})
 }

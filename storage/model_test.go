@@ -574,8 +574,10 @@ func (x *machine) run() {
 		"fail": x.fail, "release": x.release, "rescue": x.rescue, "promote": x.promote, "cancel": x.cancel,
 		"requeue": x.requeue, "undone": x.undone, "reopen": x.reopen,
 		"enqueue more": x.enqueue, "claim more": x.claim,
-		"clock": func(t *rapid.T) { time.Sleep(time.Duration(rapid.IntRange(1, 40_000).Draw(t, "ms")) * time.Millisecond) },
-		"":      x.compare,
+		"clock": func(t *rapid.T) {
+			time.Sleep(time.Duration(rapid.IntRange(1, 40_000).Draw(t, "ms")) * time.Millisecond)
+		},
+		"": x.compare,
 	})
 	breaches, err := x.s.Check()
 	if err != nil || len(breaches) > 0 {

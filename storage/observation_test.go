@@ -164,7 +164,7 @@ func TestObservationsOrder(t *testing.T) {
 		parted := false
 		view(t, s, func(tx *storage.Tx) error {
 			for after := []byte(nil); ; {
-				begins := ""
+				begins, before := "", len(got)
 				next, err := tx.Observations("s", after, limit, func(o *storage.Observation) error {
 					var data struct{ V string }
 					if err := json.Unmarshal(o.Data, &data); err != nil {
@@ -177,6 +177,9 @@ func TestObservationsOrder(t *testing.T) {
 					got = append(got, data.V)
 					return nil
 				})
+				if n := len(got) - before; n > limit && !strings.HasPrefix(got[len(got)-1], "bUS") {
+					t.Errorf("%d rows, none of a group that began within the limit of %d", n, limit)
+				}
 				if after = next; err != nil || after == nil {
 					return err
 				}

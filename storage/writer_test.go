@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -291,25 +292,39 @@ func TestUseAfterClose(t *testing.T) {
 	}
 }
 
-// TestCloseWaits: what was queued before Close is committed.
+// TestCloseWaits: what came before Close is committed, also where it still waits
+// for a place in the queue.
 func TestCloseWaits(t *testing.T) {
-	s := openTest(t, Options{NoSync: true})
-	running, goOn := make(chan struct{}), make(chan struct{})
-	first := make(chan error, 1)
-	go func() {
-		first <- s.Update(context.Background(), func(tx *Tx) error {
-			close(running)
-			<-goOn
-			return tx.PutRobots("o", 200, nil)
-		})
-	}()
-	<-running
-	closed := make(chan error, 1)
-	go func() { closed <- s.Close() }()
-	close(goOn)
-	if err := errors.Join(<-first, <-closed); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := openTest(t, Options{NoSync: true})
+		goOn := make(chan struct{})
+		const callers = 4*maxGroup + 10
+		errs := make(chan error, callers)
+		for i := range callers {
+			go func() {
+				errs <- s.Update(context.Background(), func(tx *Tx) error {
+					<-goOn
+					return tx.PutRobots(fmt.Sprint(i), 200, nil)
+				})
+			}()
+		}
+		synctest.Wait() // one runs, the queue is full, some wait for it
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close() }()
+		synctest.Wait()
+		if err := s.Update(context.Background(), func(*Tx) error { return nil }); !errors.Is(err, ErrStopped) {
+			t.Errorf("update while closing: %v, want ErrStopped", err)
+		}
+		close(goOn)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		for range callers {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 // TestCanceledBeforeQueued: a full queue is the back-pressure, and waiting for

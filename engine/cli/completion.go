@@ -8,7 +8,7 @@ import (
 
 // completeSource offers the config's sources to a shell.
 func (a *app) completeSource(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	c, err := a.loadConfig()
+	c, err := a.loadConfigWithoutSecrets()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp // a shell is no place to tell it
 	}

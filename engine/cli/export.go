@@ -129,7 +129,7 @@ func writeExport(ctx context.Context, c *config.Config, service api.Service, r a
 
 // exportConfigFile is export -o of a config file, for demo.
 func (a *app) exportConfigFile(ctx context.Context, configPath, source, path string) (err error) {
-	c, err := a.loadConfigFile(configPath)
+	c, err := loadConfigFile(configPath, nil)
 	if err != nil {
 		return err
 	}

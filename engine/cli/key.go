@@ -49,7 +49,7 @@ type keyPart struct {
 }
 
 func (a *app) key(name string, target *targetFlags) error {
-	c, err := a.loadConfig()
+	c, err := a.loadConfigWithoutSecrets()
 	if err != nil {
 		return err
 	}

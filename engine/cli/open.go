@@ -18,11 +18,21 @@ const defaultConfig = "semel.toml"
 
 // loadConfig reads the config file that this call is about.
 func (a *app) loadConfig() (*config.Config, error) {
-	return a.loadConfigFile(cmp.Or(a.config, a.getenv("SEMEL_CONFIG"), defaultConfig))
+	return loadConfigFile(a.configPath(), a.getenv)
 }
 
-func (a *app) loadConfigFile(path string) (*config.Config, error) {
-	c, err := config.Load(path, a.getenv)
+// loadConfigWithoutSecrets is loadConfig for a call that sends nothing to
+// anybody, so that looking at a store needs no login.
+func (a *app) loadConfigWithoutSecrets() (*config.Config, error) {
+	return loadConfigFile(a.configPath(), nil)
+}
+
+func (a *app) configPath() string {
+	return cmp.Or(a.config, a.getenv("SEMEL_CONFIG"), defaultConfig)
+}
+
+func loadConfigFile(path string, getenv func(string) string) (*config.Config, error) {
+	c, err := config.Load(path, getenv)
 	var invalid config.Errors
 	switch {
 	case err == nil:
@@ -60,7 +70,7 @@ func (a *app) writing(use func(*config.Config, api.Service) error) error {
 }
 
 func (a *app) withStore(opts storage.Options, use func(*config.Config, api.Service) error) error {
-	c, err := a.loadConfig()
+	c, err := a.loadConfigWithoutSecrets()
 	if err != nil {
 		return err
 	}

@@ -203,7 +203,7 @@ func tuneGC(getenv func(string) string) {
 
 // runOnceFile is run --once of a config file for demo: it logs nothing.
 func (a *app) runOnceFile(ctx context.Context, path string) (s engine.Summary, err error) {
-	c, err := a.loadConfigFile(path)
+	c, err := loadConfigFile(path, a.getenv)
 	if err != nil {
 		return s, err
 	}

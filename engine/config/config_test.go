@@ -268,6 +268,21 @@ func TestIdentityFingerprint(t *testing.T) {
 	}
 }
 
+func TestLoadWithoutSecrets(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "semel.toml")
+	text := "version = 1\n[proxy.home]\nurl = \"http://gw.example:1\"\nusername = \"env:NOT_SET\"\npassword = \"file:not-there\"\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path, func(string) string { return "" }); err == nil {
+		t.Error("missing secrets were accepted")
+	}
+	c, err := Load(path, nil)
+	if err != nil || c.Proxies[0].Proxy == nil {
+		t.Errorf("without secrets: %v", err)
+	}
+}
+
 func TestSecretCannotPrint(t *testing.T) {
 	s := NewSecret("hunter2")
 	holder := struct {

@@ -43,8 +43,7 @@ const configTemplate = `%[1]s
 # jobs that were left open would find no gateway. "semel demo" writes the file
 # anew and finishes them.
 #
-# status, jobs, show, key and export work on what it left. The gateway's login
-# comes from the environment; now that the gateway is gone, any text will do.
+# status, jobs, show, key and export work on what it left.
 
 version = 1
 

@@ -15,8 +15,18 @@ const kills = 5
 type kill struct {
 	served    int // pages that the site had answered, over all children
 	committed int // of them in the store
-	held      int // attempts that were cut off: their jobs' leases
-	resumed   int // leases that the next child took back
+	held      int // attempts that this death cut off: their jobs' leases
+	resumed   int // leases that the next child took back, of earlier deaths, too
+}
+
+// untaken is how many leases of dead children nobody has taken back: a child
+// may be killed before it has come to that.
+func untaken(kills []kill) int {
+	n := 0
+	for _, k := range kills {
+		n += k.held - k.resumed
+	}
+	return n
 }
 
 // workKilled lets children do the work: each is killed when so many pages were
@@ -48,7 +58,7 @@ func (r *run) bury(served int) error {
 		return err
 	}
 	r.resume(now)
-	k := kill{served: served, committed: len(now.complete) - len(r.before.complete), held: now.held}
+	k := kill{served: served, committed: len(now.complete) - len(r.before.complete), held: now.held - untaken(r.kills)}
 	r.kills = append(r.kills, k)
 	r.shop.seal(now.complete)
 	r.tell("killed the working process: %d pages served, %d committed, %d cut off; starting it again", k.served, k.committed, k.held)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -102,9 +101,8 @@ func (r *run) problems(found findings) error {
 	problem(len(found.wrong) > 0, "the demo failed: %d records are not what the site says, such as %s", len(found.wrong), strings.Join(found.wrong[:min(3, len(found.wrong))], ", "))
 	problem(again > 0, "the demo failed: %d requests for pages whose record was committed", again)
 	problem(r.nothingToDo() && r.faults.total() > 0, "the demo failed: %d requests, though every page had been collected", r.faults.total())
-	for i, k := range r.kills {
-		problem(k.resumed != k.held, "the demo failed: %d attempts were cut off by death %d, and %d taken back", k.held, i+1, k.resumed)
-	}
+	lost := untaken(r.kills)
+	problem(lost != 0, "the demo failed: %d attempts that a death cut off were not taken back", lost)
 	return errors.Join(list...)
 }
 
@@ -177,12 +175,7 @@ func knownText(n int) string {
 func (r *run) reportNext(p *printer, after state) {
 	p.line("In %s: semel.toml (the config), semel.db (the store), records.jsonl (a line for each page).", r.Dir)
 	p.line("")
-	p.line("Try next (the config wants a login from the environment; the gateway is gone, so any will do):")
-	if runtime.GOOS == "windows" {
-		p.line(`  $env:%s = "x"; $env:%s = "x"`, userVariable, passwordVariable)
-	} else {
-		p.line("  export %s=x %s=x", userVariable, passwordVariable)
-	}
+	p.line("Try next:")
 	config := quote(r.folder.config())
 	p.line("  semel status -c %s", config)
 	p.line("  semel show %d -c %s", max(1, after.longest), config)

@@ -222,9 +222,13 @@ func TestDeathsAreHeldAgainstRecoveries(t *testing.T) {
 	if err := r.problems(found); err != nil {
 		t.Errorf("the error is %v, want none", err)
 	}
-	r.kills[1].resumed = 1
-	if err := r.problems(found); err == nil || !strings.Contains(err.Error(), "2 attempts were cut off by death 2, and 1 taken back") {
-		t.Errorf("the error is %v, want one about death 2", err)
+	r.kills = []kill{{held: 3, resumed: 0}, {held: 2, resumed: 5}} // the second died before it took anything back
+	if err := r.problems(found); err != nil {
+		t.Errorf("the error is %v, want none", err)
+	}
+	r.kills[1].resumed = 4
+	if err := r.problems(found); err == nil || !strings.Contains(err.Error(), "1 attempts that a death cut off were not taken back") {
+		t.Errorf("the error is %v, want one about an attempt that was not taken back", err)
 	}
 }
 

@@ -74,20 +74,40 @@ func (a *attempt) readBody(resp *http.Response) ([]byte, error) {
 		return nil, wire.blame(err)
 	}
 	defer closeAll()
-	var body bytes.Buffer
-	body.Grow(int(max(bytes.MinRead, min(resp.ContentLength+bytes.MinRead, firstBuffer))))
-	n, err := body.ReadFrom(io.LimitReader(decoded, limit+1))
-	if n > limit {
+	body, err := a.readAll(io.LimitReader(decoded, limit+1), resp.ContentLength)
+	if int64(len(body)) > limit {
 		if a.req.cutBody {
-			body.Truncate(int(limit))
-			return body.Bytes(), nil
+			return body[:limit], nil
 		}
 		return nil, fmt.Errorf("%w: over %d bytes", ErrTooLarge, limit)
 	}
 	if err == nil {
 		err = wire.finish()
 	}
-	return body.Bytes(), wire.blame(err)
+	return body, wire.blame(err)
+}
+
+// readAll reads to the end, its buffer growing only as far as the share does.
+func (a *attempt) readAll(r io.Reader, announced int64) ([]byte, error) {
+	size := max(bytes.MinRead, min(announced+bytes.MinRead, firstBuffer))
+	var body []byte
+	for {
+		if len(body) == cap(body) {
+			if err := a.req.Share.grow(a.ctx, size, a.meter.touch); err != nil {
+				return body, err
+			}
+			body = append(make([]byte, 0, size), body...)
+			size *= 2
+		}
+		n, err := r.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if err == io.EOF {
+			return body, nil
+		}
+		if err != nil {
+			return body, err
+		}
+	}
 }
 
 // wireReader is the body as it comes. It keeps its own error, which a
@@ -125,7 +145,7 @@ func (r *wireReader) blame(err error) error {
 	switch {
 	case r.err != nil:
 		return fmt.Errorf("%w: %w", ErrTruncated, r.err)
-	case err == nil || errors.Is(err, ErrEncoding):
+	case err == nil, errors.Is(err, ErrEncoding), errors.Is(err, errNoShare):
 		return err
 	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
 		return fmt.Errorf("%w: %w", ErrTruncated, io.ErrUnexpectedEOF)

@@ -27,6 +27,7 @@
 //     and belong to the attempt that holds the connection. Bytes that move
 //     after Do has returned are the session's ([Session.LateBytes]).
 //   - When Do returns, no dial, tunnel or handshake of its goes on.
-//   - No error text, trace or page holds the proxy's login.
+//   - No error text and no ProxyCode holds the proxy's login. Headers, and a
+//     page that the gateway itself wrote (Trace.ProxyOrigin), are as received.
 //   - Nothing in the environment (HTTP_PROXY, COLLY_…) changes anything.
 package fetch

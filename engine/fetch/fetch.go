@@ -24,6 +24,9 @@ type Request struct {
 	MaxBody   int64  // decompressed bytes; 0: no cap
 	MaxBytes  int64  // bytes on the wire, both ways together; over it the transfer is cut; 0: no cap
 
+	// Share is the body's part of a Budget; the caller frees it. nil: no bound.
+	Share *Share
+
 	MaxRedirects int // 0: DefaultMaxRedirects; negative: none is followed
 
 	// Allow is asked before each hop, the first included, with the URL that is

@@ -114,8 +114,8 @@ func TestCauseOfContextIsKept(t *testing.T) {
 func TestSlowBodyThatMovesIsNoTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// A byte each 15 s for ten minutes, under an idle limit of 20 s.
-		body := &slowBody{left: 40, pause: 15 * time.Second}
 		s := NewSession(Options{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			body := &slowBody{ctx: r.Context(), left: 40, pause: 15 * time.Second}
 			return &http.Response{StatusCode: 200, Body: body, ContentLength: 40, Request: r}, nil
 		})})
 		page, _, err := s.Do(t.Context(), Request{URL: "http://example.com/"})
@@ -127,6 +127,7 @@ func TestSlowBodyThatMovesIsNoTimeout(t *testing.T) {
 
 // slowBody gives a byte after each pause.
 type slowBody struct {
+	ctx   context.Context
 	left  int
 	pause time.Duration
 }
@@ -136,6 +137,9 @@ func (b *slowBody) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	time.Sleep(b.pause) // of the bubble's clock
+	if b.ctx.Err() != nil {
+		return 0, b.ctx.Err()
+	}
 	b.left--
 	p[0] = 'x'
 	return 1, nil
