@@ -128,7 +128,7 @@ func plainColly(b *testing.B, base string, pages int) time.Duration {
 // semelRun is the whole path: claim, fetch, parse, durable commit. The jobs
 // are there beforehand.
 func semelRun(b *testing.B, base string, rules *parser.Rules, pages int) time.Duration {
-	store, err := storage.Open(filepath.Join(b.TempDir(), "semel.db"), storage.Options{})
+	store, err := storage.Open(filepath.Join(b.TempDir(), "semel.db"), storage.Options{Gather: Gather})
 	if err != nil {
 		b.Fatal(err)
 	}

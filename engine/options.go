@@ -15,6 +15,13 @@ import (
 	"semel/storage"
 )
 
+// Gather is what to open an engine's store with (storage.Options.Gather).
+// Workers go on while outcomes wait to be committed, so a few milliseconds cost
+// nothing but a little more work done again after a crash. Measured on 2 cores
+// with 20 KB pages: every fsync keeps a core from the parser, and with 5 ms
+// between them the whole path gained a tenth.
+const Gather = 5 * time.Millisecond
+
 // Options of an Engine. Config files become Options in package cli.
 type Options struct {
 	Store *storage.Store // nil: only Try and TryPage work

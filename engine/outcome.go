@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -221,9 +222,9 @@ func socksCategory(reply fetch.SOCKSReply, worked bool) storage.Category {
 // left out.
 var challengeMarks = []string{"_cf_chl_opt", `id="px-captcha"`, "captcha-delivery.com/c.js", "captcha-delivery.com/i.js"}
 
-// challengeSize is how large a challenge page gets; marks in larger pages are
-// somebody's article about them.
-const challengeSize = 64 << 10
+// challengeSize is how large a challenge page gets: those known have 2 to 10
+// KB. Marks in larger pages are somebody's article about them.
+const challengeSize = 16 << 10
 
 // judgeBlock finds block and challenge pages, whatever their status.
 func judgeBlock(p *fetch.Page) *failure {
@@ -239,7 +240,7 @@ func judgeBlock(p *fetch.Page) *failure {
 	}
 	if len(p.Body) <= challengeSize {
 		for _, mark := range challengeMarks {
-			if strings.Contains(string(p.Body), mark) {
+			if bytes.Contains(p.Body, []byte(mark)) {
 				return fail(storage.CategoryBlocked, "the page is a challenge (%s) with status %d", mark, p.Status)
 			}
 		}
@@ -269,7 +270,7 @@ func judgeStatus(p *fetch.Page, now time.Time) *failure {
 
 // judgeContent refuses what no rule reads.
 func judgeContent(p *fetch.Page) *failure {
-	if len(strings.TrimSpace(string(p.Body[:min(len(p.Body), 512)]))) == 0 && len(p.Body) <= 512 {
+	if len(p.Body) <= 512 && len(bytes.TrimSpace(p.Body)) == 0 {
 		return fail(storage.CategoryContentType, "the body is empty (status %d)", p.Status)
 	}
 	kind := p.ContentType

@@ -34,6 +34,11 @@ type Options struct {
 	// NoSync leaves out every fsync: for simulations only, a crash of the
 	// machine then loses the store.
 	NoSync bool
+	// Gather is the least time between the beginnings of two transactions,
+	// while more than one update comes in for each: fewer and fuller ones
+	// write less, and leave the processor to callers that do not wait. 0 begins
+	// each at once.
+	Gather time.Duration
 }
 
 // Store is one open store file. It is safe for concurrent use.
@@ -42,6 +47,7 @@ type Store struct {
 	db   *bolt.DB
 	read bool
 
+	gather  time.Duration // see Options
 	queue   chan *update  // to the writer
 	stopped chan struct{} // closed when the writer has ended
 
@@ -65,7 +71,7 @@ func Open(path string, opts Options) (*Store, error) {
 		return nil, fmt.Errorf("opening store %s: %w", path, err)
 	}
 	s := &Store{
-		path: path, db: db, read: opts.ReadOnly,
+		path: path, db: db, read: opts.ReadOnly, gather: opts.Gather,
 		queue:   make(chan *update, 4*maxGroup),
 		stopped: make(chan struct{}),
 		ready:   map[LaneID]struct{}{},

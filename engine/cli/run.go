@@ -53,7 +53,7 @@ func (a *app) run(ctx context.Context, once bool, names []string) error {
 	if err != nil {
 		return err
 	}
-	store, err := openStore(c, true, storage.Options{})
+	store, err := openStore(c, true, storage.Options{Gather: engine.Gather})
 	if err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (a *app) runOnceFile(ctx context.Context, path string) (s engine.Summary, e
 	if err != nil {
 		return s, err
 	}
-	store, err := openStore(c, true, storage.Options{})
+	store, err := openStore(c, true, storage.Options{Gather: engine.Gather})
 	if err != nil {
 		return s, err
 	}

@@ -23,6 +23,8 @@ const (
 	maxEncodings = 3
 	// zstdWindow is the largest window that RFC 9659 lets an encoder use here.
 	zstdWindow = 8 << 20
+	// usualPage is allocated for a body of unknown length: most fit.
+	usualPage = 32 << 10
 	// firstBuffer bounds what is allocated on the word of a Content-Length.
 	firstBuffer = 1 << 20
 )
@@ -89,7 +91,7 @@ func (a *attempt) readBody(resp *http.Response) ([]byte, error) {
 
 // readAll reads to the end, its buffer growing only as far as the share does.
 func (a *attempt) readAll(r io.Reader, announced int64) ([]byte, error) {
-	size := max(bytes.MinRead, min(announced+bytes.MinRead, firstBuffer))
+	size := max(usualPage, min(announced+bytes.MinRead, firstBuffer))
 	var body []byte
 	for {
 		if len(body) == cap(body) {
