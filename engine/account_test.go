@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,10 +34,10 @@ func refused(status int) error { return &fetch.ConnectError{Status: status, Head
 func TestWrongPasswordPausesTheProxy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openStore(t)
-		gateway := 0
+		var gateway atomic.Int64
 		web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
 			if strings.HasPrefix(req.URL.Path, "/p/") {
-				gateway++
+				gateway.Add(1)
 				return nil, refused(407)
 			}
 			return product(req.URL.Path), nil
@@ -48,8 +50,8 @@ func TestWrongPasswordPausesTheProxy(t *testing.T) {
 		opts.Proxies = []Proxy{testProxy(t, "home")}
 		begin := time.Now()
 		sum := runOnce(t, opts)
-		if gateway != 2 {
-			t.Errorf("%d requests went to the gateway", gateway)
+		if n := gateway.Load(); n != 2 {
+			t.Errorf("%d requests went to the gateway", n)
 		}
 		if sum.Completed != 5 || sum.Failed != 0 || sum.Open != 30 || len(sum.Paused) != 1 {
 			t.Errorf("%+v", sum)
@@ -93,15 +95,20 @@ func TestRefusalAfterSuccessIsTheSessions(t *testing.T) {
 func TestUnprovenProxyGetsOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openStore(t)
+		var mu sync.Mutex
 		under, most, answered := 0, 0, false
 		web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
+			mu.Lock()
 			under++
 			if !answered {
 				most = max(most, under)
 			}
+			mu.Unlock()
 			time.Sleep(time.Second)
+			mu.Lock()
 			under--
 			answered = true
+			mu.Unlock()
 			return product(req.URL.Path), nil
 		})
 		src := source(t, 20)
@@ -123,8 +130,11 @@ func TestUnprovenProxyGetsOneRequest(t *testing.T) {
 func TestPausedProxyComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openStore(t)
+		var mu sync.Mutex
 		var times []time.Time
 		web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			times = append(times, time.Now())
 			if len(times) <= 4 {
 				return nil, refused(407)
@@ -176,7 +186,7 @@ func TestHealth(t *testing.T) {
 			for _, step := range test.story {
 				switch step {
 				case 'a':
-					h.accepted("p", now)
+					h.accepted("p", now, now)
 				case 'r':
 					h.refusal("p", "407", now)
 				case 'q':
@@ -222,7 +232,7 @@ func TestGatewayCategories(t *testing.T) {
 		{408, false, storage.CategoryExitConnect},
 	} {
 		t.Run(fmt.Sprint(test.status, test.worked), func(t *testing.T) {
-			x := exchange{err: fmt.Errorf("wrapped: %w", refused(test.status)), proxied: true, worked: test.worked, https: true}
+			x := exchange{err: fmt.Errorf("wrapped: %w", refused(test.status)), proxied: true, worked: test.worked}
 			if got := judge(x, time.Now()); got.category != test.want {
 				t.Errorf("CONNECT: %s, want %s", got.category, test.want)
 			}
@@ -232,5 +242,107 @@ func TestGatewayCategories(t *testing.T) {
 				t.Errorf("plain http: %s, want %s", got.category, test.want)
 			}
 		})
+	}
+}
+
+// An attempt that logged in before a pause proves nothing after it.
+func TestStaleSuccessLiftsNoPause(t *testing.T) {
+	h := newHealth([]Proxy{{Name: "p"}})
+	t0 := time.Now()
+	h.accepted("p", t0, t0)
+	for i := range 5 {
+		h.refusal("p", "407", t0.Add(time.Duration(i)*time.Second))
+	}
+	h.quota("p", "402", t0.Add(6*time.Second))
+	h.accepted("p", t0, t0.Add(7*time.Second)) // A, begun before the pause, ends its body
+	if n := h.slots("p", t0.Add(8*time.Second)); n > 1 {
+		t.Errorf("slots %d, paused %v", n, h.paused())
+	}
+}
+
+// Time under a paused proxy is not the job's, also in the next process.
+func TestPauseAcrossRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		bad := true
+		web := newSite(func(req *http.Request, nth int) (*http.Response, error) {
+			if bad {
+				return nil, refused(407)
+			}
+			if nth <= 3 && strings.HasSuffix(req.URL.Path, "001") {
+				return respond(500, ""), nil
+			}
+			return product(req.URL.Path), nil
+		})
+		src := source(t, 1)
+		src.Proxy, src.URL = "home", template(t, "https://shop.test/p/{id}")
+		opts := options(s, web, src)
+		opts.Proxies = []Proxy{testProxy(t, "home")}
+		runOnce(t, opts)
+		time.Sleep(8 * time.Hour)
+		bad = false
+		runOnce(t, opts)
+		j, _ := job(t, s, "001")
+		if j.State != storage.StateComplete {
+			t.Errorf("%s %s %s", j.State, j.Category, j.Reason)
+		}
+	})
+}
+
+// A login that only the fetch of robots.txt had to show counts for the page
+// that reuses its tunnel.
+func TestLoginOfRobotsCounts(t *testing.T) {
+	v := &visit{record: &storage.Attempt{}}
+	v.book(fetch.Trace{ProxyLoginOK: true, BytesUp: 1})
+	v.book(fetch.Trace{BytesUp: 2})
+	if !v.loginOK || v.record.BytesUp != 3 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// An exit that could not be had burns no attempt, and its session goes.
+func TestExitUnavailableIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		web := newSite(func(req *http.Request, nth int) (*http.Response, error) {
+			if nth <= 8 {
+				return nil, refused(490)
+			}
+			return product(req.URL.Path), nil
+		})
+		src := source(t, 1)
+		src.Proxy = "home"
+		opts := options(s, web, src)
+		p := testProxy(t, "home")
+		p.Session = 24 * time.Hour
+		opts.Proxies = []Proxy{p}
+		sum := runOnce(t, opts)
+		j, attempts := job(t, s, "001")
+		if sum.Completed != 1 || j.Tries != 1 || len(attempts) != 9 {
+			t.Errorf("%+v, job %+v", sum, j)
+		}
+		sessions := map[string]bool{}
+		for _, a := range attempts {
+			sessions[a.Session] = true
+		}
+		if len(sessions) != 9 {
+			t.Errorf("9 attempts went through %d sessions", len(sessions))
+		}
+	})
+}
+
+// Time under a pause is known while the process lives.
+func TestPausedSince(t *testing.T) {
+	h, now := newHealth([]Proxy{{Name: "p"}}), time.Now()
+	h.quota("p", "402", now)
+	if d := h.pausedSince("p", now.Add(-time.Hour), now.Add(10*time.Minute)); d != 10*time.Minute {
+		t.Errorf("while paused: %s", d)
+	}
+	h.accepted("p", now.Add(31*time.Minute), now.Add(31*time.Minute))
+	if d := h.pausedSince("p", now.Add(-time.Hour), now.Add(time.Hour)); d != 31*time.Minute {
+		t.Errorf("after the pause: %s", d)
+	}
+	if d := h.pausedSince("p", now.Add(55*time.Minute), now.Add(time.Hour)); d > 5*time.Minute {
+		t.Errorf("of a job younger than the pause: %s", d)
 	}
 }

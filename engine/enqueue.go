@@ -96,6 +96,9 @@ func (src *Source) newJob(t intake.Target, window time.Time) (storage.NewJob, er
 // enqueueJobs makes jobs in one transaction; those that are there already cost
 // none.
 func (e *Engine) enqueueJobs(ctx context.Context, jobs []storage.NewJob) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	var unknown []storage.NewJob
 	err := e.opts.Store.View(func(tx *storage.Tx) error {
 		for _, n := range jobs {

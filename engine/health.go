@@ -33,6 +33,7 @@ type account struct {
 	inFlight int
 	until    time.Time // paused until then; zero: not paused
 	since    time.Time // of the running or the last pause
+	last     time.Time // when it was last paused, or a probe failed
 	total    time.Duration
 	reason   string
 }
@@ -75,12 +76,13 @@ func (h *health) add(name string, n int) {
 	}
 }
 
-// accepted notes that the gateway took the login.
-func (h *health) accepted(name string, now time.Time) {
+// accepted notes that the gateway took the login of an attempt that began at
+// started. One from before the last pause proves nothing any more.
+func (h *health) accepted(name string, started, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := h.proxies[name]
-	if a == nil {
+	if a == nil || started.Before(a.last) {
 		return
 	}
 	a.refused = 0
@@ -91,7 +93,7 @@ func (h *health) accepted(name string, now time.Time) {
 	}
 }
 
-// refused notes that the gateway refused the login or the account, and
+// refusal notes that the gateway refused the login or the account, and
 // reports whether that is the account's fault; else it is that session's.
 func (h *health) refusal(name, reason string, now time.Time) bool {
 	h.mu.Lock()
@@ -125,7 +127,7 @@ func (a *account) pause(reason string, now time.Time, d time.Duration) {
 	if a.until.IsZero() {
 		a.since = now
 	}
-	a.proven, a.until, a.reason = false, now.Add(d), reason
+	a.proven, a.until, a.reason, a.last = false, now.Add(d), reason, now
 }
 
 func (a *account) resume(now time.Time) {
@@ -146,6 +148,16 @@ func (h *health) paused() map[string]string {
 		}
 	}
 	return reasons
+}
+
+// pausedUntil is when a paused proxy may be tried again; zero: it is not paused.
+func (h *health) pausedUntil(name string) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a := h.proxies[name]; a != nil {
+		return a.until
+	}
+	return time.Time{}
 }
 
 // pausedSince is how much of the time since then a proxy was paused, as far as

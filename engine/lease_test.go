@@ -285,3 +285,74 @@ func TestStoreFailureStopsTheEngine(t *testing.T) {
 		}
 	})
 }
+
+func TestLateWorkerGatesNothing(t *testing.T) {
+	s := openStore(t)
+	e, err := New(options(s, nil, source(t, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	src := e.sources["shop"]
+	n, _ := src.newJob(src.Targets.Targets[0], time.Time{})
+	var j *storage.Job
+	err = s.Update(t.Context(), func(tx *storage.Tx) error {
+		tx.EnqueueJob(n)
+		c, err := tx.ClaimJobs("test", time.Minute, []storage.ClaimGroup{{Lanes: tx.ReadyLanes(), Max: 1}})
+		if err == nil {
+			j = c[0][0]
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.rescue(t.Context(), endOfTime); err != nil {
+		t.Fatal(err)
+	}
+	a := e.hold(t.Context(), j, src)
+	defer e.letGo(a)
+	o, err := a.decide(result{failure: &failure{category: storage.CategoryThrottled, retryAfter: time.Hour}}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.commit(o); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.View(func(tx *storage.Tx) error {
+		g, _ := tx.HostGates()
+		if len(g) > 0 {
+			t.Errorf("stale worker wrote %v (stale %d)", g, e.Summary().Stale)
+		}
+		return nil
+	})
+}
+
+// After a suspend the clock says that every lease has ended, while the workers
+// are alive: they keep their jobs.
+func TestSuspend(t *testing.T) {
+	s := openStore(t)
+	e, err := New(options(s, nil, source(t, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := e.enqueueAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Update(t.Context(), func(tx *storage.Tx) error {
+		c, err := tx.ClaimJobs("test", time.Second, []storage.ClaimGroup{{Lanes: tx.ReadyLanes(), Max: 1}})
+		if err == nil {
+			e.hold(t.Context(), c[0][0], e.sources["shop"])
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.sweepOnce(t.Context(), time.Now().Add(10*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if sum := e.Summary(); sum.Rescued != 0 {
+		t.Errorf("a healthy worker's job was rescued: %+v", sum)
+	}
+}

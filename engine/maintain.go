@@ -82,24 +82,42 @@ func (e *Engine) renewOnce(now time.Time) error {
 
 // sweepOnce moves what the clock has made due.
 func (e *Engine) sweepOnce(ctx context.Context, now time.Time) error {
-	var retry, lease time.Time
-	if err := e.opts.Store.View(func(tx *storage.Tx) error {
-		retry, lease = tx.NextDue()
-		return nil
-	}); err != nil {
+	retry, lease, err := e.nextDue()
+	if err != nil {
 		return err
 	}
-	if !lease.IsZero() && !lease.After(now) {
+	if ended(lease, now) {
+		// After a suspend or a jump of the clock every lease looks ended, though
+		// its worker is alive: those say so first.
+		if err := e.renewOnce(now); err != nil {
+			return err
+		}
+		if _, lease, err = e.nextDue(); err != nil {
+			return err
+		}
+	}
+	if ended(lease, now) {
 		n, err := e.rescue(ctx, now)
 		if err != nil {
 			return err
 		}
 		e.opts.Log.Warn("took back leases of workers that fell silent", "jobs", n)
 	}
-	if retry.IsZero() || retry.After(now) {
+	if !ended(retry, now) {
 		return nil
 	}
 	return e.promote(ctx)
+}
+
+// ended reports whether a time is there and has come.
+func ended(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
+
+func (e *Engine) nextDue() (retry, lease time.Time, err error) {
+	err = e.opts.Store.View(func(tx *storage.Tx) error {
+		retry, lease = tx.NextDue()
+		return nil
+	})
+	return retry, lease, err
 }
 
 func (e *Engine) promote(ctx context.Context) error {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,18 +150,66 @@ func TestRetryAfterGatesTheHost(t *testing.T) {
 	})
 }
 
+// It does so as well where the job that got it has used up its attempts: else
+// one busy minute would burn a whole queue.
+func TestRetryAfterOfAFailedJobGatesTheHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		begin := time.Now()
+		web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
+			if time.Since(begin) < 8*time.Hour {
+				return respond(429, "", "Retry-After", "28800"), nil
+			}
+			return product(req.URL.Path), nil
+		})
+		src := source(t, 5)
+		src.Limits.Attempts = 1
+		opts := options(s, web, src)
+		opts.Pacing = pacing(1, 0)
+		sum := runOnce(t, opts)
+		if sum.Failed != 1 || sum.Completed != 4 || web.total() != 5 {
+			t.Errorf("%+v, %d requests", sum, web.total())
+		}
+	})
+}
+
+// A robots.txt that cannot be read is asked for once in its delay, not once for
+// each job.
+func TestRobotsUnavailableHoldsTheHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		web := newSite(func(req *http.Request, nth int) (*http.Response, error) {
+			if req.URL.Path == "/robots.txt" && nth == 1 {
+				return respond(503, "down", "Retry-After", "3600"), nil
+			}
+			return product(req.URL.Path), nil
+		})
+		opts := options(s, web, source(t, 30))
+		opts.Robots = true
+		opts.Pacing = pacing(1, 0)
+		sum := runOnce(t, opts)
+		if sum.Completed != 30 || sum.Retried != 1 || web.count("/robots.txt") != 2 {
+			t.Errorf("%+v, %d requests for robots.txt", sum, web.count("/robots.txt"))
+		}
+		times := web.requests["/robots.txt"]
+		if wait := times[1].Sub(times[0]); wait < time.Hour {
+			t.Errorf("asked again after %s", wait)
+		}
+	})
+}
+
 // A slow host never holds back another.
 func TestSlowHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openStore(t)
 		begin := time.Now()
-		var lastFast time.Duration
+		var lastFast atomic.Int64
 		web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
 			if req.URL.Host == "slow.test" {
 				time.Sleep(30 * time.Second)
 			} else {
 				time.Sleep(time.Second)
-				lastFast = time.Since(begin)
+				lastFast.Store(int64(time.Since(begin)))
 			}
 			return product(req.URL.Path), nil
 		})
@@ -170,8 +219,8 @@ func TestSlowHost(t *testing.T) {
 		opts.Pacing = pacing(4, 0)
 		opts.Workers = 8
 		sum := runOnce(t, opts)
-		if sum.Completed != 80 || lastFast > 12*time.Second {
-			t.Errorf("%+v; the fast host was done after %s", sum, lastFast)
+		if fast := time.Duration(lastFast.Load()); sum.Completed != 80 || fast > 12*time.Second {
+			t.Errorf("%+v; the fast host was done after %s", sum, fast)
 		}
 	})
 }
@@ -306,4 +355,91 @@ func TestOtherRulesVersion(t *testing.T) {
 			t.Errorf("%+v, %d requests", sum, web.total())
 		}
 	})
+}
+
+// The attempts that were let go before robots.txt was known keep its delay,
+// too.
+func TestCrawlDelayOfTheFirstAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		begin := time.Now()
+		var mu sync.Mutex
+		var at []time.Duration
+		web := newSite(func(req *http.Request, nth int) (*http.Response, error) {
+			if req.URL.Path == "/robots.txt" {
+				time.Sleep(2 * time.Second)
+				return respond(200, "User-agent: *\nCrawl-delay: 10\n", "Content-Type", "text/plain"), nil
+			}
+			mu.Lock()
+			at = append(at, time.Since(begin))
+			mu.Unlock()
+			return product(req.URL.Path), nil
+		})
+		opts := options(s, web, source(t, 8))
+		opts.Robots = true
+		opts.Pacing = pacing(4, 250*time.Millisecond) // the defaults
+		runOnce(t, opts)
+		for i := 1; i < len(at); i++ {
+			if at[i]-at[i-1] < 10*time.Second-time.Millisecond {
+				t.Errorf("gap %s", at[i]-at[i-1])
+			}
+		}
+	})
+}
+
+func TestSlowedHostsAreNotForgotten(t *testing.T) {
+	p := newPacer(pacing(4, 0))
+	now := time.Now()
+	p.slow("h", 10*time.Second, now)
+	p.forget(now.Add(2 * time.Minute))
+	if _, together := p.at("h"); together != 1 {
+		t.Errorf("after forget %d may start together; nothing lowers it", together)
+	}
+}
+
+// A 429 for robots.txt holds back the host as one for a page does, and is one
+// answer for all attempts that wait for it.
+func TestRobotsThrottled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		begin := time.Now()
+		early := 0
+		var mu sync.Mutex
+		web := newSite(func(req *http.Request, nth int) (*http.Response, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if time.Since(begin) < time.Hour {
+				early++
+				return respond(429, "", "Retry-After", "3600"), nil
+			}
+			return respond(200, "<h1>x</h1>"), nil
+		})
+		opts := options(s, web, source(t, 30))
+		opts.Robots = true
+		sum := runOnce(t, opts)
+		if early > 4 {
+			t.Errorf("%d requests of robots.txt within its Retry-After; %+v", early, sum)
+		}
+	})
+}
+
+// A page that blocked us is left alone for a quarter of an hour at least, unless
+// the source says otherwise.
+func TestBlockedIsLeftAlone(t *testing.T) {
+	now, src := time.Now(), source(t, 0)
+	shortest := func() time.Duration {
+		least := time.Duration(1 << 62)
+		for i := range 200 {
+			j := &storage.Job{Key: storage.JobKey{Source: "shop", Target: "1"}, Generation: uint32(i), FirstClaim: now}
+			least = min(least, decide(j, &src, &failure{category: storage.CategoryBlocked}, history{}, now).due.Sub(now))
+		}
+		return least
+	}
+	if d := shortest(); d < 15*time.Minute {
+		t.Errorf("asked again after %s", d)
+	}
+	src.Retry = map[storage.Category]RetryPolicy{storage.CategoryBlocked: {Base: time.Minute}}
+	if d := shortest(); d > time.Minute {
+		t.Errorf("a base of 1m of the source's own waits %s", d)
+	}
 }

@@ -22,7 +22,8 @@ import (
 type failure struct {
 	category   storage.Category
 	reason     string        // for people; holds no login
-	retryAfter time.Duration // what the site asked for; 0: nothing
+	retryAfter time.Duration // what the site or the gateway asked for; 0: nothing
+	attempts   int           // that may end like this, below what the policy allows; 0: the policy's
 }
 
 func fail(c storage.Category, format string, args ...any) *failure {
@@ -35,7 +36,6 @@ type exchange struct {
 	trace   fetch.Trace
 	err     error
 	proxied bool
-	https   bool // of the URL asked for
 	worked  bool // the session had got an answer before this attempt
 }
 
@@ -44,10 +44,12 @@ type exchange struct {
 // decisions first, then the gateway, then the site.
 func judge(x exchange, now time.Time) *failure {
 	if x.err != nil {
-		return judgeError(x)
+		return judgeError(x, now)
 	}
-	if x.proxied && !x.https && (x.trace.ProxyOrigin || gatewayStatus(x.page.Status)) {
-		return fail(gatewayCategory(x.page.Status, x.worked), "the proxy answered %s", statusText(x.page.Status))
+	if x.trace.ProxyOrigin {
+		f := fail(gatewayCategory(x.page.Status, x.worked), "the proxy answered %s", statusText(x.page.Status))
+		f.retryAfter = retryAfter(x.page.Header, now)
+		return f
 	}
 	if f := judgeBlock(x.page); f != nil {
 		return f
@@ -55,10 +57,24 @@ func judge(x exchange, now time.Time) *failure {
 	return judgeStatus(x.page, now)
 }
 
-func judgeError(x exchange) *failure {
+func judgeError(x exchange, now time.Time) *failure {
 	f := &failure{category: errorCategory(x), reason: x.err.Error()}
-	if x.trace.Header != nil && f.category == storage.CategoryProxyLimited {
-		f.retryAfter = retryAfter(x.trace.Header, time.Now())
+	switch {
+	case isCertificate(x.err): // another exit may see another one, but not a third
+		f.attempts = 2
+	case errors.Is(x.err, fetch.ErrMaxBytes):
+		f.reason += fmt.Sprintf(" (limits.bytes; this attempt moved %d)", x.trace.BytesUp+x.trace.BytesDown)
+	case errors.Is(x.err, fetch.ErrAddressDenied):
+		f.reason += " (engine.allow_private)"
+	case errors.Is(x.err, fetch.ErrTooLarge):
+		f.reason += " (engine.max_body)"
+	}
+	var robots *fetch.RobotsStatusError
+	switch {
+	case errors.As(x.err, &robots):
+		f.retryAfter = retryAfter(robots.Header, now)
+	case f.category == storage.CategoryProxyLimited:
+		f.retryAfter = retryAfter(x.trace.Header, now)
 	}
 	return f
 }
@@ -166,16 +182,6 @@ func isCertificate(err error) bool {
 		errors.Is(err, http.ErrSchemeMismatch)
 }
 
-// gatewayStatus are statuses that a site does not use and gateways do, so that
-// they are the gateway's even on plain http without a mark.
-func gatewayStatus(status int) bool {
-	switch status {
-	case http.StatusProxyAuthRequired, http.StatusPaymentRequired, 490, 499, 522, 525:
-		return true
-	}
-	return false
-}
-
 // gatewayCategory maps a gateway's own answer, to CONNECT or to a plain
 // request. Providers differ; these are the readings that most of them share.
 func gatewayCategory(status int, worked bool) storage.Category {
@@ -206,7 +212,7 @@ func socksCategory(reply fetch.SOCKSReply, worked bool) storage.Category {
 		return storage.CategoryProxyAuth
 	case fetch.SOCKSNotAllowed:
 		return storage.CategoryProxyDenied
-	case fetch.SOCKSTTLExpired:
+	case fetch.SOCKSGeneralFailure, fetch.SOCKSTTLExpired:
 		return storage.CategoryExitUnavailable
 	case fetch.SOCKSOther, fetch.SOCKSNoCommand, fetch.SOCKSNoAddressType:
 		return storage.CategoryProxyUnreachable
@@ -253,11 +259,11 @@ func judgeStatus(p *fetch.Page, now time.Time) *failure {
 	text := "the site answered " + statusText(p.Status)
 	switch s := p.Status; {
 	case s == http.StatusTooManyRequests, s == http.StatusServiceUnavailable && after > 0:
-		return &failure{storage.CategoryThrottled, text, after}
+		return &failure{category: storage.CategoryThrottled, reason: text, retryAfter: after}
 	case s == http.StatusNotFound, s == http.StatusGone:
 		return fail(storage.CategoryNotFound, "%s", text)
 	case s >= 500:
-		return &failure{storage.CategoryServerError, text, after}
+		return &failure{category: storage.CategoryServerError, reason: text, retryAfter: after}
 	case s >= 400:
 		return fail(storage.CategoryClientError, "%s", text)
 	case s >= 300:
@@ -332,10 +338,11 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return min(max(wait, time.Second), maxRetryAfter)
 }
 
-// decision is what becomes of a job after an attempt.
+// decision is what becomes of a job after an attempt, and of its host.
 type decision struct {
 	outcome  string    // one of storage.Outcome…
 	due      time.Time // of a retry
+	gate     time.Time // nothing starts at the host before; zero: no matter
 	category storage.Category
 	reason   string
 }
@@ -349,6 +356,21 @@ type history struct {
 
 // decide is arithmetic on (job, failure, policy, now).
 func decide(j *storage.Job, src *Source, f *failure, h history, now time.Time) decision {
+	d := decideJob(j, src, f, h, now)
+	if holdsHost(f.category) {
+		// Also where the job gives up: the host has asked all of us to wait.
+		d.gate = now.Add(max(src.policy(f.category).delay(h.same+1, j.Key.String(), j.Generation), f.retryAfter))
+	}
+	return d
+}
+
+// holdsHost reports whether a failure says that the host wants no requests for
+// a while, from anybody.
+func holdsHost(c storage.Category) bool {
+	return c == storage.CategoryThrottled || c == storage.CategoryRobotsUnavailable
+}
+
+func decideJob(j *storage.Job, src *Source, f *failure, h history, now time.Time) decision {
 	giveUp := func(c storage.Category, why string) decision {
 		return decision{outcome: storage.OutcomeFail, category: c, reason: f.reason + why}
 	}
@@ -356,6 +378,9 @@ func decide(j *storage.Job, src *Source, f *failure, h history, now time.Time) d
 		return decision{outcome: storage.OutcomeReleased, category: f.category, reason: f.reason}
 	}
 	policy, n := src.policy(f.category), h.same+1
+	if f.attempts > 0 && (policy.Attempts == 0 || f.attempts < policy.Attempts) {
+		policy.Attempts = f.attempts
+	}
 	switch {
 	case policy.Attempts == 1 && n == 1:
 		return giveUp(f.category, "")
@@ -366,7 +391,7 @@ func decide(j *storage.Job, src *Source, f *failure, h history, now time.Time) d
 	case j.Spent+h.spent >= src.Limits.Bytes:
 		return giveUp(storage.CategoryBudgetExhausted, fmt.Sprintf("; %d bytes are spent of %d (limits.bytes)", j.Spent+h.spent, src.Limits.Bytes))
 	}
-	wait := max(policy.delay(n, j.Key.String(), j.Generation), f.retryAfter)
+	wait := max(policy.delay(n, j.Key.String(), j.Generation), src.leastDelay(f.category), f.retryAfter)
 	due := now.Add(wait)
 	if end := j.FirstClaim.Add(src.Limits.Time + h.paused); due.After(end) {
 		return giveUp(storage.CategoryBudgetExhausted, fmt.Sprintf("; the next attempt, at %s, would be after limits.time is over", due.Format(time.RFC3339)))

@@ -43,6 +43,7 @@ func TestErrorCategories(t *testing.T) {
 		{"panic", exchange{err: at(fetch.PhaseStart, &fetch.PanicError{Value: "x"})}, storage.CategoryInternal},
 		{"socks login", exchange{err: at(fetch.PhaseConnect, &fetch.SOCKSError{Reply: fetch.SOCKSAuth}), proxied: true}, storage.CategoryProxyAuth},
 		{"socks ruleset", exchange{err: at(fetch.PhaseConnect, &fetch.SOCKSError{Reply: fetch.SOCKSNotAllowed}), proxied: true}, storage.CategoryProxyDenied},
+		{"socks general failure", exchange{err: at(fetch.PhaseConnect, &fetch.SOCKSError{Reply: fetch.SOCKSGeneralFailure}), proxied: true}, storage.CategoryExitUnavailable},
 		{"socks ttl", exchange{err: at(fetch.PhaseConnect, &fetch.SOCKSError{Reply: fetch.SOCKSTTLExpired}), proxied: true}, storage.CategoryExitUnavailable},
 		{"socks refused", exchange{err: at(fetch.PhaseConnect, &fetch.SOCKSError{Reply: fetch.SOCKSRefused}), proxied: true}, storage.CategoryExitConnect},
 		{"socks refused later", exchange{err: at(fetch.PhaseConnect, &fetch.SOCKSError{Reply: fetch.SOCKSRefused}), proxied: true, worked: true}, storage.CategorySessionLost},
@@ -192,7 +193,8 @@ func TestDecide(t *testing.T) {
 		{"last but one", storage.CategoryReadTimeout, 0, func(j *storage.Job, _ *Source, _ *history) { j.Tries = 4 }, storage.OutcomeRetry, ""},
 		{"exits have their own cap", storage.CategoryExitUnavailable, 0, func(j *storage.Job, _ *Source, _ *history) { j.Tries = 5 }, storage.OutcomeRetry, ""},
 		{"and reach it", storage.CategoryExitUnavailable, 0, func(_ *storage.Job, _ *Source, h *history) { h.same = 11 }, storage.OutcomeFail, storage.CategoryExitUnavailable},
-		{"cap of the category", storage.CategoryTLS, 0, func(_ *storage.Job, _ *Source, h *history) { h.same = 1 }, storage.OutcomeFail, storage.CategoryTLS},
+		{"cap of the category", storage.CategoryContentType, 0, func(_ *storage.Job, _ *Source, h *history) { h.same = 1 }, storage.OutcomeFail, storage.CategoryContentType},
+		{"handshakes may be slow more often", storage.CategoryTLS, 0, func(_ *storage.Job, _ *Source, h *history) { h.same = 3 }, storage.OutcomeRetry, ""},
 		{"cap of the source", storage.CategoryReadTimeout, 0, func(_ *storage.Job, s *Source, h *history) {
 			s.Retry = map[storage.Category]RetryPolicy{storage.CategoryReadTimeout: {Attempts: 3}}
 			h.same = 2
@@ -215,7 +217,7 @@ func TestDecide(t *testing.T) {
 			if test.change != nil {
 				test.change(j, &src, &h)
 			}
-			d := decide(j, &src, &failure{test.category, "why", test.after}, h, now)
+			d := decide(j, &src, &failure{category: test.category, reason: "why", retryAfter: test.after}, h, now)
 			if d.outcome != test.outcome || d.outcome == storage.OutcomeFail && d.category != test.job {
 				t.Errorf("got %+v", d)
 			}
@@ -235,7 +237,7 @@ func TestRetryAfterBeatsJitter(t *testing.T) {
 	now, src := time.Now(), source(t, 0)
 	for i := range 200 {
 		j := &storage.Job{Key: storage.JobKey{Source: "shop", Target: fmt.Sprint(i)}, Generation: 1, FirstClaim: now}
-		d := decide(j, &src, &failure{storage.CategoryThrottled, "429", 10 * time.Second}, history{}, now)
+		d := decide(j, &src, &failure{category: storage.CategoryThrottled, reason: "429", retryAfter: 10 * time.Second}, history{}, now)
 		if wait := d.due.Sub(now); wait < 10*time.Second || wait > 30*time.Second {
 			t.Fatalf("target %d waits %s", i, wait)
 		}

@@ -19,7 +19,9 @@ type pacer struct {
 type pace struct {
 	concurrency int
 	interval    time.Duration
-	next        time.Time // the earliest next start
+	next        time.Time // the next start that pacing allows
+	gated       time.Time // the host has asked for nothing before; zero: it has not
+	slowed      time.Time // when the interval was last raised above the policy's; zero: never
 }
 
 func newPacer(policy func(host string) Pacing) *pacer {
@@ -44,9 +46,17 @@ func (p *pacer) at(host string) (next time.Time, together int) {
 	defer p.mu.Unlock()
 	h := p.get(host)
 	if h.interval > 0 {
-		return h.next, 1
+		return h.turn(), 1
 	}
-	return h.next, h.concurrency
+	return h.turn(), h.concurrency
+}
+
+// turn is when the host may be asked next.
+func (h *pace) turn() time.Time {
+	if h.gated.After(h.next) {
+		return h.gated
+	}
+	return h.next
 }
 
 // concurrency is how many attempts may be under way at a host.
@@ -70,50 +80,73 @@ func (p *pacer) start(host string, now time.Time) {
 func (p *pacer) gate(host string, until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if h := p.get(host); until.After(h.next) {
-		h.next = until
+	if h := p.get(host); until.After(h.gated) {
+		h.gated = until
 	}
 }
 
-// slow raises a host's interval; nothing lowers it.
-func (p *pacer) slow(host string, interval time.Duration) {
+// slow raises a host's interval; nothing lowers it. It reports whether an
+// attempt that started at a time must now wait for its turn, since it was let
+// go under the interval from before; the first to hear of a new one need not.
+func (p *pacer) slow(host string, interval time.Duration, started time.Time) (wait bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if h := p.get(host); interval > h.interval {
-		h.interval = interval
-		if next := time.Now().Add(interval); next.After(h.next) {
-			h.next = next
+	h := p.get(host)
+	if interval <= h.interval {
+		return started.Before(h.slowed)
+	}
+	h.interval, h.slowed = interval, time.Now()
+	if next := h.slowed.Add(interval); next.After(h.next) {
+		h.next = next
+	}
+	return false
+}
+
+// wait takes the next start at a host and waits for it, and again where the
+// host was gated meanwhile.
+func (p *pacer) wait(ctx context.Context, host string) error {
+	for {
+		turn := p.take(host, time.Now())
+		timer := time.NewTimer(time.Until(turn))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+		if !p.gatedUntil(host).After(time.Now()) {
+			return nil
 		}
 	}
 }
 
-// wait takes the next start at a host and waits for it.
-func (p *pacer) wait(ctx context.Context, host string) error {
+// take reserves the next start at a host.
+func (p *pacer) take(host string, now time.Time) time.Time {
 	p.mu.Lock()
-	h, now := p.get(host), time.Now()
-	turn := now
-	if h.next.After(turn) {
-		turn = h.next
+	defer p.mu.Unlock()
+	h := p.get(host)
+	turn := h.turn()
+	if turn.Before(now) {
+		turn = now
 	}
 	h.next = turn.Add(h.interval)
-	p.mu.Unlock()
-	timer := time.NewTimer(turn.Sub(now))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return turn
+}
+
+func (p *pacer) gatedUntil(host string) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.get(host).gated
 }
 
 // forget drops what is known of hosts that could have been asked for a minute,
-// so that memory does not grow with every host ever seen.
+// so that memory does not grow with every host ever seen. Those whose
+// robots.txt has slowed them stay.
 func (p *pacer) forget(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for host, h := range p.hosts {
-		if now.Sub(h.next) > time.Minute {
+		if h.slowed.IsZero() && now.Sub(h.turn()) > time.Minute {
 			delete(p.hosts, host)
 		}
 	}

@@ -19,40 +19,40 @@ type RetryPolicy struct {
 // never is the policy of a category that repeating does not help.
 var never = RetryPolicy{Attempts: 1}
 
-// defaultPolicies are the policies of the categories that a job can end an
-// attempt with. A category that is not named here is never repeated.
+// defaultPolicy is the policy of a category; one that is not named here is
+// never repeated.
 func defaultPolicy(c storage.Category) RetryPolicy {
 	switch c {
 	case storage.CategoryProxyLimited:
-		return RetryPolicy{0, 5 * time.Second, 2 * time.Minute}
+		return RetryPolicy{Base: 5 * time.Second, Max: 2 * time.Minute}
 	case storage.CategoryProxyUnreachable:
-		return RetryPolicy{0, time.Second, time.Minute}
+		return RetryPolicy{Base: time.Second, Max: time.Minute}
 	case storage.CategoryExitUnavailable:
-		return RetryPolicy{12, 10 * time.Second, 10 * time.Minute}
+		return RetryPolicy{Attempts: 12, Base: 10 * time.Second, Max: 10 * time.Minute}
 	case storage.CategorySessionLost:
-		return RetryPolicy{4, time.Second, 2 * time.Second}
+		return RetryPolicy{Attempts: 4, Base: time.Second, Max: 2 * time.Second}
 	case storage.CategoryExitConnect, storage.CategoryConnectTimeout:
-		return RetryPolicy{0, 2 * time.Second, 2 * time.Minute}
+		return RetryPolicy{Base: 2 * time.Second, Max: 2 * time.Minute}
 	case storage.CategoryDNS:
-		return RetryPolicy{3, time.Minute, 10 * time.Minute}
+		return RetryPolicy{Attempts: 3, Base: time.Minute, Max: 10 * time.Minute}
 	case storage.CategoryTLS:
-		return RetryPolicy{2, 5 * time.Second, time.Minute}
+		return RetryPolicy{Base: 5 * time.Second, Max: time.Minute}
 	case storage.CategoryReadTimeout:
-		return RetryPolicy{0, 5 * time.Second, 5 * time.Minute}
+		return RetryPolicy{Base: 5 * time.Second, Max: 5 * time.Minute}
 	case storage.CategoryBodyTruncated:
-		return RetryPolicy{0, time.Second, time.Minute}
+		return RetryPolicy{Base: time.Second, Max: time.Minute}
 	case storage.CategoryThrottled:
-		return RetryPolicy{0, 30 * time.Second, 30 * time.Minute}
+		return RetryPolicy{Base: 30 * time.Second, Max: 30 * time.Minute}
 	case storage.CategoryBlocked:
-		return RetryPolicy{2, 15 * time.Minute, 24 * time.Hour}
+		return RetryPolicy{Attempts: 2, Base: 30 * time.Minute, Max: 24 * time.Hour}
 	case storage.CategoryServerError:
-		return RetryPolicy{0, 10 * time.Second, 15 * time.Minute}
+		return RetryPolicy{Base: 10 * time.Second, Max: 15 * time.Minute}
 	case storage.CategoryRobotsUnavailable:
-		return RetryPolicy{0, 10 * time.Minute, 24 * time.Hour}
+		return RetryPolicy{Base: 10 * time.Minute, Max: 24 * time.Hour}
 	case storage.CategoryContentType:
-		return RetryPolicy{2, 5 * time.Minute, 5 * time.Minute}
+		return RetryPolicy{Attempts: 2, Base: 5 * time.Minute, Max: 5 * time.Minute}
 	case storage.CategoryInternal:
-		return RetryPolicy{3, 10 * time.Second, time.Minute}
+		return RetryPolicy{Attempts: 3, Base: 10 * time.Second, Max: time.Minute}
 	default:
 		return never
 	}
@@ -71,6 +71,15 @@ func (s *Source) policy(c storage.Category) RetryPolicy {
 		p.Max = own.Max
 	}
 	return p
+}
+
+// leastDelay is what no jitter goes below: a site that has blocked us is left
+// alone for a while. A base of the source's own says otherwise.
+func (s *Source) leastDelay(c storage.Category) time.Duration {
+	if c == storage.CategoryBlocked && s.Retry[c].Base == 0 {
+		return 15 * time.Minute
+	}
+	return 0
 }
 
 // delay is the wait after the n-th failure (from 1) of a category: full

@@ -37,6 +37,8 @@ type robotsEntry struct {
 	mu      sync.Mutex
 	rules   *fetch.Robots // nil: not known yet
 	fetched time.Time
+	failed  time.Time // when the last fetch failed; zero: it did not
+	failure error
 }
 
 func newRobotsCache(store *storage.Store, agent string) *robotsCache {
@@ -86,11 +88,29 @@ func (e *robotsEntry) set(rules *fetch.Robots, fetched time.Time) {
 	e.rules, e.fetched = rules, fetched
 }
 
+// failedSince is why a fetch that began at a time or later failed, nil if none
+// did.
+func (e *robotsEntry) failedSince(t time.Time) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.failed.Before(t) {
+		return nil
+	}
+	return e.failure
+}
+
+func (e *robotsEntry) fail(err error, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.failed, e.failure = now, err
+}
+
 func (c *robotsCache) rules(ctx context.Context, v *visit, origin string) (*fetch.Robots, error) {
 	e := c.entry(origin)
 	if rules := e.get(time.Now()); rules != nil {
 		return rules, nil
 	}
+	asked := time.Now()
 	select {
 	case e.token <- struct{}{}:
 		defer func() { <-e.token }()
@@ -99,6 +119,9 @@ func (c *robotsCache) rules(ctx context.Context, v *visit, origin string) (*fetc
 	}
 	if rules := e.get(time.Now()); rules != nil {
 		return rules, nil // another attempt fetched it meanwhile
+	}
+	if err := e.failedSince(asked); err != nil {
+		return nil, err // or tried to
 	}
 	if err := c.load(e, origin); err != nil {
 		return nil, err
@@ -132,10 +155,14 @@ func (c *robotsCache) fetch(ctx context.Context, v *visit, e *robotsEntry, origi
 	}
 	body, trace, err := fetch.FetchRobots(ctx, v.session, u, fetch.Request{
 		UserAgent: c.agent,
-		MaxBytes:  max(1, v.attempt.src.Limits.Bytes-v.attempt.job.Spent),
+		MaxBytes:  v.bytesLeft(),
 	})
 	v.book(trace)
 	if err != nil {
+		var refused *fetch.RobotsStatusError
+		if errors.As(err, &refused) && !refused.ProxyOrigin { // the site's word holds for all who wait
+			e.fail(err, time.Now())
+		}
 		return nil, err
 	}
 	rules := fetch.ParseRobots(body)

@@ -91,7 +91,7 @@ func (s *scheduler) run(stop context.Context) error {
 			return s.drain(cancel, err)
 		}
 	}
-	return s.drain(cancel, nil)
+	return s.drain(cancel, s.engine.opts.Store.Err())
 }
 
 // drain waits for the attempts under way: for Grace, then it cuts them short.
@@ -106,6 +106,7 @@ func (s *scheduler) drain(cancel context.CancelCauseFunc, err error) error {
 	for s.open > 0 {
 		if n := <-s.news; s.hear(n) != nil && err == nil {
 			err = n.err
+			cancel(errStopping)
 		}
 	}
 	return err

@@ -16,6 +16,7 @@ type visit struct {
 	session *fetch.Session
 	record  *storage.Attempt // is charged with every byte
 
+	loginOK          bool  // the gateway took the login during this visit
 	lateUp, lateDown int64 // the session's late bytes before this visit
 }
 
@@ -37,14 +38,22 @@ func (v *visit) allow(ctx context.Context, u *url.URL) error {
 		return nil
 	}
 	delay, err := e.robots.check(ctx, v, u)
-	if delay > 0 {
-		e.pace.slow(host, delay)
+	if err != nil || delay == 0 || !e.pace.slow(host, delay, v.attempt.started) {
+		return err
 	}
-	return err
+	return e.pace.wait(ctx, host)
 }
 
-// book charges the attempt with what an exchange cost.
+// bytesLeft is what the job's byte limit leaves for the next exchange, at least
+// 1 since 0 means no limit. It is looked at before a page's own robots.txt is
+// fetched, so a page may go over by as much as that took.
+func (v *visit) bytesLeft() int64 {
+	return max(1, v.attempt.src.Limits.Bytes-v.attempt.job.Spent-v.record.BytesUp-v.record.BytesDown)
+}
+
+// book charges the attempt with what an exchange cost, and notes its login.
 func (v *visit) book(t fetch.Trace) {
+	v.loginOK = v.loginOK || t.ProxyLoginOK
 	v.record.BytesUp += t.BytesUp
 	v.record.BytesDown += t.BytesDown
 }

@@ -32,12 +32,15 @@ type attempt struct {
 	src    *Source
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	until  time.Time // renewed no longer than this
+
+	started time.Time
+	until   time.Time // renewed no longer than this
 }
 
 // hold registers an attempt, so that its lease is renewed.
 func (e *Engine) hold(ctx context.Context, j *storage.Job, src *Source) *attempt {
-	a := &attempt{engine: e, job: j, src: src, until: time.Now().Add(src.Timeout + healthyMargin)}
+	now := time.Now()
+	a := &attempt{engine: e, job: j, src: src, started: now, until: now.Add(src.Timeout + healthyMargin)}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -119,14 +122,11 @@ func (a *attempt) fetch(ctx context.Context, body *fetch.Share, r *result) *fetc
 	visit.book(x.trace)
 	r.record.Phase, r.record.Status = string(x.trace.Phase), x.trace.Status
 	r.record.ConnectStatus, r.record.ProxyCode = x.trace.ConnectStatus, x.trace.ProxyCode
-	if u, err := url.Parse(a.job.URL); err == nil {
-		x.https = u.Scheme == "https"
-	}
 	if x.page != nil {
 		r.record.FinalURL = x.page.FinalURL
 	}
 	r.failure = judge(x, time.Now())
-	a.account(x, r)
+	a.account(x, visit.loginOK, r)
 	pool.Put(session, r.failure == nil || exitIsGood(r.failure.category))
 	visit.bookLate()
 	if r.failure != nil && r.failure.category == storage.CategoryNotFound && a.src.Gone {
@@ -142,15 +142,16 @@ func (a *attempt) request(v *visit, body *fetch.Share) fetch.Request {
 		Header:    a.src.Header.Clone(),
 		UserAgent: a.engine.opts.UserAgent,
 		MaxBody:   a.engine.opts.MaxBodyBytes,
-		MaxBytes:  max(1, a.src.Limits.Bytes-a.job.Spent),
+		MaxBytes:  v.bytesLeft(),
 		Allow:     v.allow,
 		Share:     body,
 	}
 }
 
-// account tells the proxy's health what this attempt showed of its login, and
+// account tells the proxy's health what this attempt showed of its login (the
+// fetch of robots.txt counts, too: a page may then reuse its tunnel), and
 // takes a refused login that had worked before for that session's fault.
-func (a *attempt) account(x exchange, r *result) {
+func (a *attempt) account(x exchange, loginOK bool, r *result) {
 	if !x.proxied {
 		return
 	}
@@ -158,12 +159,22 @@ func (a *attempt) account(x exchange, r *result) {
 	switch {
 	case r.failure != nil && r.failure.category == storage.CategoryProxyQuota:
 		health.quota(a.src.Proxy, r.failure.reason, now)
+		a.tellPause(r.failure.reason, now)
 	case r.failure != nil && r.failure.category == storage.CategoryProxyAuth:
 		if !health.refusal(a.src.Proxy, r.failure.reason, now) {
 			r.failure.category = storage.CategoryProxyLimited
 		}
-	case x.trace.ProxyLoginOK:
-		health.accepted(a.src.Proxy, now)
+		a.tellPause(r.failure.reason, now)
+	case loginOK:
+		health.accepted(a.src.Proxy, a.job.ClaimedAt, now)
+	}
+}
+
+// tellPause says so if the proxy is paused now, after each probe again.
+func (a *attempt) tellPause(reason string, now time.Time) {
+	if until := a.engine.health.pausedUntil(a.src.Proxy); until.After(now) {
+		a.engine.opts.Log.Error("the account of a proxy is refused: its jobs wait, no attempt is burnt",
+			"proxy", a.src.Proxy, "reason", reason, "next_probe", until.Format(time.RFC3339))
 	}
 }
 
@@ -261,8 +272,8 @@ func (a *attempt) decide(r result, now time.Time) (outcome, error) {
 		return outcome{}, err
 	}
 	d := decide(a.job, a.src, r.failure, h, now)
-	if d.outcome == storage.OutcomeRetry && d.category == storage.CategoryThrottled {
-		a.engine.pace.gate(a.host(), d.due)
+	if !d.gate.IsZero() { // the site has said so, whoever holds the lease by now
+		a.engine.pace.gate(a.answered(r.record), d.gate)
 	}
 	r.record.Category, r.record.Reason = r.failure.category, r.failure.reason
 	return outcome{d, func(tx *storage.Tx) error { return a.writeFailure(tx, r.record, d) }}, nil
@@ -291,19 +302,29 @@ func (a *attempt) history(r result, now time.Time) (history, error) {
 
 func (a *attempt) writeFailure(tx *storage.Tx, record storage.Attempt, d decision) error {
 	lease := a.job.Lease()
+	var err error
 	switch d.outcome {
 	case storage.OutcomeReleased:
-		return tx.ReleaseJob(lease, record)
+		err = tx.ReleaseJob(lease, record)
 	case storage.OutcomeFail:
-		return tx.FailJob(lease, record, storage.Failure{Category: d.category, Reason: d.reason, Sinks: a.src.Sinks})
+		err = tx.FailJob(lease, record, storage.Failure{Category: d.category, Reason: d.reason, Sinks: a.src.Sinks})
+	default:
+		record.Free = d.category == storage.CategoryExitUnavailable
+		err = tx.RetryJob(lease, record, d.due)
 	}
-	if d.category == storage.CategoryThrottled {
-		if err := tx.GateHost(a.host(), d.due); err != nil {
-			return err
-		}
+	if err != nil || d.gate.IsZero() {
+		return err
 	}
-	record.Free = d.category == storage.CategoryExitUnavailable
-	return tx.RetryJob(lease, record, d.due)
+	return tx.GateHost(a.answered(record), d.gate)
+}
+
+// answered is the host whose answer an attempt ended with: the last one that
+// redirects led to.
+func (a *attempt) answered(record storage.Attempt) string {
+	if u, err := url.Parse(record.FinalURL); err == nil && u.Host != "" {
+		return hostOf(u)
+	}
+	return a.host()
 }
 
 func (a *attempt) host() string {

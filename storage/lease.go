@@ -50,6 +50,7 @@ func (tx *Tx) ClaimJobs(owner string, lease time.Duration, groups []ClaimGroup) 
 			if err := tx.move(j, verbClaim, func(j *Job) {
 				j.Generation++
 				j.Owner, j.ClaimedAt, j.LeaseUntil, j.NextAt = owner, tx.Now, until, noTime
+				j.Category, j.Reason = "", "" // they stand in the attempt that ended with them
 				if j.FirstClaim.IsZero() {
 					j.FirstClaim = tx.Now
 				}

@@ -233,7 +233,7 @@ func (m *model) claim(owner string, end time.Time, limit int) (ids []uint64) {
 		return cmp.Or(suspect(a)-suspect(b), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID))
 	})
 	for _, j := range ready[:min(limit, len(ready))] {
-		m.set(j, storage.StateRunning, j.Category)
+		m.set(j, storage.StateRunning, "")
 		j.Generation++
 		j.Owner, j.LeaseUntil = owner, roundUp(end)
 		m.leases = append(m.leases, j.Lease())

@@ -126,6 +126,7 @@ func (tx *Tx) observe(j *Job, r NewObservation, c Completion, done *Completed) e
 		// between the two must find that this one is later.
 		done.Unchanged++
 		old.Window, old.Version, old.Job = o.Window, o.Version, o.Job
+		old.URL, old.Country, old.Missing = o.URL, o.Country, o.Missing
 		return tx.replace(bucketObservation, place, v, old.encode())
 	}
 	done.Updated++

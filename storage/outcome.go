@@ -113,6 +113,9 @@ func (tx *Tx) ReleaseJob(l Lease, a Attempt) error {
 	}
 	return tx.move(j, verbRelease, func(j *Job) {
 		endLease(j)
+		if j.Tries == 0 { // nothing has counted yet, so limits.time has not begun either
+			j.FirstClaim = noTime
+		}
 		j.Category, j.Reason = a.Category, a.Reason
 	})
 }

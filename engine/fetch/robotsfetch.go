@@ -17,7 +17,8 @@ var ErrRobotsUnavailable = errors.New("robots.txt is not available")
 // nothing and forbids nothing.
 type RobotsStatusError struct {
 	Status      int
-	ProxyOrigin bool // the gateway's answer, not the site's
+	ProxyOrigin bool        // the gateway's answer, not the site's
+	Header      http.Header // may hold a Retry-After
 }
 
 func (e *RobotsStatusError) Error() string {
@@ -56,15 +57,15 @@ func FetchRobots(ctx context.Context, s *Session, u *url.URL, base Request) ([]b
 	case err != nil:
 		return nil, trace, fmt.Errorf("%w: %w", ErrRobotsUnavailable, err)
 	case trace.ProxyOrigin:
-		return nil, trace, robotsStatus(page.Status, true)
+		return nil, trace, robotsStatus(page, true)
 	case page.Status >= 200 && page.Status < 300:
 		return page.Body, trace, nil
 	case page.Status >= 400 && page.Status < 500 && page.Status != http.StatusTooManyRequests:
 		return nil, trace, nil
 	}
-	return nil, trace, robotsStatus(page.Status, false)
+	return nil, trace, robotsStatus(page, false)
 }
 
-func robotsStatus(status int, proxyOrigin bool) error {
-	return fmt.Errorf("%w: %w", ErrRobotsUnavailable, &RobotsStatusError{Status: status, ProxyOrigin: proxyOrigin})
+func robotsStatus(p *Page, proxyOrigin bool) error {
+	return fmt.Errorf("%w: %w", ErrRobotsUnavailable, &RobotsStatusError{Status: p.Status, ProxyOrigin: proxyOrigin, Header: p.Header})
 }

@@ -105,6 +105,9 @@ func (g *Gateway) forward(c *clientConn, r *bufio.Reader, req *http.Request, see
 		out.Header.Del(name)
 	}
 	resp, err := g.upstream.RoundTrip(out)
+	if err != nil && g.ctx.Err() != nil { // Close cut it short: that is no answer of a gateway
+		return false
+	}
 	if err != nil {
 		return g.answer(c, req, Fault{Status: http.StatusBadGateway})
 	}
@@ -130,6 +133,9 @@ func (g *Gateway) connect(c *clientConn, r *bufio.Reader, req *http.Request, see
 		return
 	}
 	site, err := g.opts.Dial(g.ctx, "tcp", req.Host)
+	if err != nil && g.ctx.Err() != nil {
+		return
+	}
 	if err != nil {
 		g.answer(c, req, Fault{Status: http.StatusBadGateway})
 		return

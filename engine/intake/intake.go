@@ -27,6 +27,9 @@ import (
 // and far under the 32 KiB that a key of the store may have.
 const MaxKeyBytes = 8192
 
+// maxHostBytes is the longest name that DNS knows (RFC 1035 §2.3.4).
+const maxHostBytes = 253
+
 // Source is how one source's targets become jobs. It is not changed once made.
 type Source struct {
 	Name          string
@@ -196,6 +199,8 @@ func CheckURL(raw string) error {
 		return errors.New("holds a user name or password")
 	case u.Hostname() == "":
 		return errors.New("has no host")
+	case len(u.Hostname()) > maxHostBytes:
+		return fmt.Errorf("host of %d bytes, a name has at most %d", len(u.Hostname()), maxHostBytes)
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {

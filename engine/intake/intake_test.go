@@ -161,6 +161,7 @@ func TestJobFaults(t *testing.T) {
 		{"relative", "", "", Vars{{"url", "/a"}}, "url: is not absolute: it must start with http:// or https://"},
 		{"scheme", "", "", Vars{{"url", "file:///etc/passwd"}}, `url: scheme "file" is neither http nor https`},
 		{"no host", "", "", Vars{{"url", "http:///a"}}, "url: has no host"},
+		{"endless host", "", "", Vars{{"url", "http://" + strings.Repeat("a", 300) + "/"}}, "url: host of 300 bytes, a name has at most 253"},
 		{"opaque", "", "", Vars{{"url", "http:a"}}, "url: has no host"},
 		{"login", "", "", Vars{{"url", "http://u:hunter2@example.com/"}}, "url: holds a user name or password"},
 		{"bad login", "", "", Vars{{"url", "http://u:hun%ter2@example.com/"}}, "url: is not a URL"},
