@@ -39,16 +39,27 @@ func (p *pacer) get(host string) *pace {
 	return h
 }
 
-// at is when a host may be asked next, and how many attempts may then start
-// together.
-func (p *pacer) at(host string) (next time.Time, together int) {
+// at is when a host may be asked next.
+func (p *pacer) at(host string) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.get(host).turn()
+}
+
+// begin takes a host's turn if it has come: so many attempts may start together
+// now. Otherwise it gives 0, and when to ask again.
+func (p *pacer) begin(host string, now time.Time) (together int, next time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := p.get(host)
-	if h.interval > 0 {
-		return h.turn(), 1
+	if turn := h.turn(); turn.After(now) {
+		return 0, turn
 	}
-	return h.turn(), h.concurrency
+	h.next = now.Add(h.interval)
+	if h.interval > 0 {
+		return 1, h.next
+	}
+	return h.concurrency, h.next
 }
 
 // turn is when the host may be asked next.
@@ -64,16 +75,6 @@ func (p *pacer) concurrency(host string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.get(host).concurrency
-}
-
-// start notes a start at a host.
-func (p *pacer) start(host string, now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	h := p.get(host)
-	if next := now.Add(h.interval); next.After(h.next) {
-		h.next = next
-	}
 }
 
 // gate lets nothing start at a host before a time.

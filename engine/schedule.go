@@ -211,7 +211,7 @@ func (s *scheduler) enter(h *host) {
 	if parked || len(h.lanes) == 0 || h.inFlight >= s.engine.pace.concurrency(h.name) {
 		return
 	}
-	h.at, _ = s.engine.pace.at(h.name)
+	h.at = s.engine.pace.at(h.name)
 	if h.place >= 0 {
 		heap.Fix(&s.queue, h.place)
 		return
@@ -268,11 +268,11 @@ func (s *scheduler) plan(now time.Time) []plan {
 	var plans []plan
 	for free > 0 && len(s.queue) > 0 {
 		h := s.queue[0]
-		next, together := s.engine.pace.at(h.name)
-		if next.After(now) {
-			if !h.at.Before(next) {
-				break // the queue is right: nobody may start yet
-			}
+		if h.at.After(now) {
+			break // nobody may start yet
+		}
+		together, next := s.engine.pace.begin(h.name, now)
+		if together == 0 {
 			h.at = next // gated since it was put here
 			heap.Fix(&s.queue, 0)
 			continue
@@ -349,7 +349,6 @@ func (s *scheduler) start(attempts context.Context, h *host, j *storage.Job) {
 	h.inFlight++
 	s.working++
 	s.open++
-	e.pace.start(h.name, time.Now())
 	e.health.begin(src.Proxy)
 	a := e.hold(attempts, j, src)
 	go func() {

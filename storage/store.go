@@ -66,7 +66,11 @@ func Open(path string, opts Options) (*Store, error) {
 	if err := prepare(path, opts.ReadOnly); err != nil {
 		return nil, fmt.Errorf("opening store %s: %w", path, err)
 	}
-	db, err := openFile(path, opts)
+	var db *bolt.DB
+	err := guard(func() (err error) {
+		db, err = openFile(path, opts)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("opening store %s: %w", path, err)
 	}
@@ -79,9 +83,9 @@ func Open(path string, opts Options) (*Store, error) {
 	}
 	if opts.ReadOnly {
 		close(s.stopped)
-		err = db.View(checkSchema)
+		err = guard(func() error { return db.View(checkSchema) })
 	} else {
-		err = db.Update(migrate)
+		err = guard(func() error { return db.Update(migrate) })
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening store %s: %w", path, err), db.Close())
@@ -194,12 +198,16 @@ func (s *Store) Close() error {
 	s.pending.Wait()
 	close(s.queue)
 	<-s.stopped
-	var err error
-	if !s.read && s.Err() == nil {
-		s.db.NoFreelistSync = false
-		err = s.db.Update(func(*bolt.Tx) error { return nil })
+	failure := s.Err()
+	if errors.Is(failure, ErrUnreadable) {
+		return nil // after a panic bbolt may keep its locks for ever, and Close would wait for them
 	}
-	return errors.Join(err, s.db.Close())
+	var err error
+	if !s.read && failure == nil {
+		s.db.NoFreelistSync = false
+		err = guard(func() error { return s.db.Update(func(*bolt.Tx) error { return nil }) })
+	}
+	return errors.Join(err, guard(s.db.Close))
 }
 
 // Err is why the store has stopped, nil while it works.
@@ -223,7 +231,7 @@ func (s *Store) snapshot(fn func(*bolt.Tx) error) error {
 	if err := s.Err(); err != nil {
 		return stoppedBy(err)
 	}
-	err := s.db.View(fn)
+	err := guard(func() error { return s.db.View(fn) })
 	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
 		return ErrStopped
 	}

@@ -12,14 +12,14 @@ const (
 	verbClaim    verb = "claim"
 	verbRenew    verb = "renew"
 	verbComplete verb = "complete"
-	verbRetry    verb = "retry"
+	verbRetry    verb = "reschedule"
 	verbFail     verb = "fail"
 	verbRelease  verb = "release"
 	verbRescue   verb = "rescue"
 	verbAbandon  verb = "abandon"
 	verbPromote  verb = "promote"
 	verbCancel   verb = "cancel"
-	verbRequeue  verb = "requeue"
+	verbRequeue  verb = "retry"
 )
 
 // transitions is every way a job changes its state. Those from running also

@@ -107,19 +107,32 @@ func (tx *Tx) keep() {
 	tx.deltas = tx.deltas[:0]
 }
 
+// undoAll takes back a failed step. Where that is not possible, the whole group
+// must not commit.
+func (tx *Tx) undoAll() {
+	if err := guard(tx.rollback); err != nil {
+		tx.broken = err
+	}
+}
+
 // rollback takes back what a failed step wrote, newest first.
-func (tx *Tx) rollback() {
-	for i := len(tx.undo) - 1; i >= 0 && tx.broken == nil; i-- {
+func (tx *Tx) rollback() error {
+	for i := len(tx.undo) - 1; i >= 0; i-- {
 		c := tx.undo[i]
+		var err error
 		if c.old == nil {
-			tx.broken = tx.bucket(c.bucket).Delete(c.key)
+			err = tx.bucket(c.bucket).Delete(c.key)
 		} else {
-			tx.broken = tx.bucket(c.bucket).Put(c.key, c.old)
+			err = tx.bucket(c.bucket).Put(c.key, c.old)
+		}
+		if err != nil {
+			return fmt.Errorf("undoing a failed update: %w", err)
 		}
 	}
 	tx.ids = tx.idsBefore
 	tx.undo = tx.undo[:0]
 	tx.deltas = tx.deltas[:0]
+	return nil
 }
 
 // sequence is one of the counters in bucket meta that number things from 1.

@@ -43,13 +43,22 @@ func (s *Store) write() {
 	}
 }
 
+// begin starts a transaction; a damaged page is met here at the earliest.
+func (s *Store) begin() (b *bolt.Tx, err error) {
+	err = guard(func() error {
+		b, err = s.db.Begin(true)
+		return err
+	})
+	return b, err
+}
+
 // group runs first and all that wait behind it in one transaction, and gives
 // how many it made durable. A group forms by itself while the one before is
 // synced: for callers that wait for their commit, lingering for more only
 // lowers throughput (measured: 1 ms at every number of callers). For callers
 // that go on meanwhile there is Options.Gather.
 func (s *Store) group(first *update) int {
-	b, err := s.db.Begin(true)
+	b, err := s.begin()
 	if err != nil {
 		first.done <- s.stop(fmt.Errorf("beginning a transaction: %w", err))
 		return 0
@@ -97,17 +106,17 @@ func (s *Store) next() *update {
 // finish makes the group durable. A group that wrote nothing needs no commit.
 func (s *Store) finish(b *bolt.Tx, tx *Tx) error {
 	if tx.broken != nil {
-		_ = b.Rollback()
-		return s.stop(fmt.Errorf("undoing a failed update: %w", tx.broken))
+		_ = guard(b.Rollback)
+		return s.stop(tx.broken)
 	}
-	if err := errors.Join(tx.flushSequences(), tx.flushCounters()); err != nil {
-		_ = b.Rollback()
+	if err := guard(func() error { return errors.Join(tx.flushSequences(), tx.flushCounters()) }); err != nil {
+		_ = guard(b.Rollback)
 		return s.stop(fmt.Errorf("writing counters: %w", err))
 	}
 	if tx.written == 0 {
-		return b.Rollback()
+		return guard(b.Rollback)
 	}
-	if err := b.Commit(); err != nil {
+	if err := guard(b.Commit); err != nil {
 		// The new pages may or may not be the ones found after a restart.
 		return s.stop(fmt.Errorf("committing (outcome unknown): %w", err))
 	}
@@ -118,12 +127,18 @@ func (s *Store) finish(b *bolt.Tx, tx *Tx) error {
 func (tx *Tx) run(fn func(*Tx) error) (err error) {
 	tx.Now = time.Now().UTC()
 	readyBefore, writtenBefore := len(tx.ready), tx.written
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
+			if fromDamage(p) { // what it has written cannot be undone, nor trusted
+				err = damaged(p)
+				tx.broken = err
+				return
+			}
 			err = fmt.Errorf("panic in a store update: %v\n%s", p, debug.Stack())
 		}
 		if err != nil {
-			tx.rollback()
+			tx.undoAll()
 			tx.ready, tx.written = tx.ready[:readyBefore], writtenBefore
 			return
 		}

@@ -106,6 +106,7 @@ type JobStory struct {
 // Attempt is one execution of a job. Its number is the generation it ran
 // under; released and rescued ones do not count against limits.attempts.
 type Attempt struct {
+	Number        uint32            `json:"attempt"`
 	Generation    uint32            `json:"generation"`
 	Outcome       string            `json:"outcome"`
 	Category      *storage.Category `json:"category"`

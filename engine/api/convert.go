@@ -53,7 +53,7 @@ func newStory(j *storage.Job, attempts []storage.Attempt) JobStory {
 
 func newAttempt(a storage.Attempt) Attempt {
 	return Attempt{
-		Generation: a.Generation, Outcome: a.Outcome, Category: null(a.Category), Reason: a.Reason,
+		Number: a.Generation, Generation: a.Generation, Outcome: a.Outcome, Category: null(a.Category), Reason: a.Reason,
 		Phase: a.Phase, Status: a.Status, ConnectStatus: a.ConnectStatus, ProxyCode: a.ProxyCode,
 		BytesUp: a.BytesUp, BytesDown: a.BytesDown, FinalURL: a.FinalURL,
 		Endpoint: a.Endpoint, Country: a.Country, Session: a.Session,
@@ -68,7 +68,8 @@ func next(j *storage.Job) string {
 	case storage.StatePending:
 		return "it is claimed as soon as a worker is free, its host may be asked and its proxy works"
 	case storage.StateRunning:
-		return fmt.Sprintf("its worker commits; if that dies, the lease ends at %s and the job is taken back", j.LeaseUntil.Format(time.RFC3339))
+		// Whoever can look holds the store, so no other process works on it.
+		return "its process is gone: the next semel run takes it back"
 	case storage.StateRetryable:
 		return fmt.Sprintf("the next attempt is due at %s", j.NextAt.Format(time.RFC3339))
 	case storage.StateFailed:

@@ -102,7 +102,7 @@ One binary, one config file (semel.toml), one store file (semel.db).
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	flags := root.PersistentFlags()
-	flags.StringVarP(&a.config, "config", "c", "", "config `FILE` (default $SEMEL_CONFIG, else semel.toml)")
+	flags.StringVarP(&a.config, "config", "c", "", "config `FILE` (default semel.toml, then $SEMEL_CONFIG)")
 	flags.BoolVar(&a.json, "json", false, "print JSON Lines instead of text")
 	root.AddCommand(
 		a.checkCommand(), a.tryCommand(), a.runCommand(), a.statusCommand(), a.jobsCommand(),

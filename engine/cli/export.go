@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,6 +54,9 @@ func (a *app) exportOut(ctx context.Context, r api.ExportRequest) func(*config.C
 
 func (a *app) exportFile(ctx context.Context, r api.ExportRequest, path string) func(*config.Config, api.Service) error {
 	return func(c *config.Config, service api.Service) error {
+		if err := refuseOwnFiles(c, path); err != nil {
+			return err
+		}
 		m, err := writeExport(ctx, c, service, r, path)
 		if err != nil {
 			return err
@@ -65,6 +69,29 @@ func (a *app) exportFile(ctx context.Context, r api.ExportRequest, path string) 
 	}
 }
 
+// refuseOwnFiles keeps an export from replacing what it is made from.
+func refuseOwnFiles(c *config.Config, path string) error {
+	own := []string{c.File, c.Store.Path}
+	for i := range c.Sources {
+		own = append(own, c.Sources[i].Targets.Path)
+	}
+	for _, out := range []string{path, path + manifestSuffix} {
+		for _, file := range own {
+			if sameFile(out, file) {
+				return usage("give another file with -o", "-o %s would replace %s", path, file)
+			}
+		}
+	}
+	return nil
+}
+
+// sameFile reports whether two names are of one file that exists.
+func sameFile(a, b string) bool {
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
+}
+
 func export(ctx context.Context, c *config.Config, service api.Service, r api.ExportRequest, w io.Writer) (api.ExportResult, error) {
 	result, err := service.Export(ctx, r, w)
 	if errors.Is(err, api.ErrUnknownSource) {
@@ -72,6 +99,8 @@ func export(ctx context.Context, c *config.Config, service api.Service, r api.Ex
 	}
 	return result, err
 }
+
+const manifestSuffix = ".manifest.json"
 
 // manifest describes an exported file, so that whoever gets it can check it.
 type manifest struct {
@@ -115,7 +144,7 @@ func writeExport(ctx context.Context, c *config.Config, service api.Service, r a
 		return m, fmt.Errorf("writing %s: %w", path, err)
 	}
 	m = newManifest(r, result, hash.Sum(nil))
-	about, err := files.create(path + ".manifest.json")
+	about, err := files.create(path + manifestSuffix)
 	if err != nil {
 		return m, err
 	}

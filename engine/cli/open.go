@@ -12,8 +12,7 @@ import (
 	"semel/storage"
 )
 
-// defaultConfig is the config file where neither --config nor $SEMEL_CONFIG
-// names one.
+// defaultConfig is the config file where --config names none.
 const defaultConfig = "semel.toml"
 
 // loadConfig reads the config file that this call is about.
@@ -27,8 +26,16 @@ func (a *app) loadConfigWithoutSecrets() (*config.Config, error) {
 	return loadConfigFile(a.configPath(), nil)
 }
 
+// configPath is the file that --config names, else semel.toml where there is
+// one, else what $SEMEL_CONFIG names.
 func (a *app) configPath() string {
-	return cmp.Or(a.config, a.getenv("SEMEL_CONFIG"), defaultConfig)
+	if a.config != "" {
+		return a.config
+	}
+	if _, err := os.Stat(defaultConfig); err == nil {
+		return defaultConfig
+	}
+	return cmp.Or(a.getenv("SEMEL_CONFIG"), defaultConfig)
 }
 
 func loadConfigFile(path string, getenv func(string) string) (*config.Config, error) {

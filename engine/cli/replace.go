@@ -33,6 +33,9 @@ func (r *replacement) create(path string) (*os.File, error) {
 	// Not os.CreateTemp: its files are the owner's alone, whatever umask says.
 	name := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%s.tmp", filepath.Base(path), rand.Text()[:8]))
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err == nil && info != nil { // who may read it stays as it was
+		err = file.Chmod(info.Mode().Perm())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("writing %s: %w", path, err)
 	}

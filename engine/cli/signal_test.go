@@ -174,6 +174,7 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 	await(t, "the first request", s.arrival("/p/hold1"))
 	c.signal(t, os.Interrupt)
 	c.awaitLine(t, "semel: stopping")
+	<-time.After(2 * echo) // a second signal at once would be the first one's echo
 	c.signal(t, os.Interrupt)
 	if code := c.exit(t); code != exitInterrupted {
 		t.Errorf("exit code %d, want %d", code, exitInterrupted)

@@ -35,8 +35,8 @@ func defaultSource() Source {
 }
 
 // Load reads and checks a config file. getenv answers for "env:NAME" secrets;
-// nil leaves all secrets unread, for a process that sends nothing: looking at
-// the store must not need the login of a proxy.
+// nil leaves all secrets and files of targets unread, for a process that sends
+// nothing: looking at the store must not need the login of a proxy.
 // Its error is an Errors for whatever is wrong in the file, and another error
 // where the file itself cannot be read.
 func Load(path string, getenv func(string) string) (*Config, error) {

@@ -50,6 +50,9 @@ func (l *loader) targets(t *table, s *Source) variables {
 // targetFile looks into a file for the variables it has. A file that is not
 // there is no fault: what was collected from it can still be exported.
 func (l *loader) targetFile(n *node, s *Source) variables {
+	if l.getenv == nil {
+		return variables{} // who only looks at a store needs no targets
+	}
 	reader, err := intake.Open(s.Targets)
 	if err != nil {
 		if _, missing := errors.AsType[*fs.PathError](err); missing {

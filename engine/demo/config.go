@@ -38,10 +38,9 @@ func configText(gateway string) string {
 const configTemplate = `%[1]s
 #
 # What "semel demo" ran: a shop that does not exist, behind a gateway that fails
-# on purpose. Both lived in the demo's own process and are gone. So "semel run
-# --once" with this file finds every job complete and asks nobody for anything;
-# jobs that were left open would find no gateway. "semel demo" writes the file
-# anew and finishes them.
+# on purpose. Both lived in the demo's own process and are gone, and so is the
+# login: "semel run" with this file would ask for it. "semel demo" writes the
+# file anew, finds what is complete and finishes what is not.
 #
 # status, jobs, show, key and export work on what it left.
 

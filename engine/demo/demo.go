@@ -93,6 +93,9 @@ func Run(ctx context.Context, opts Options) error {
 	if r.before, err = readState(r.folder.store()); err != nil {
 		return err
 	}
+	if r.before.openUpTo > r.Pages { // their pages would be missing from a smaller site
+		return fmt.Errorf("%w: a demo of %d pages was interrupted in %s: finish it with --pages %[2]d, or take another folder", ErrUsage, r.before.openUpTo, r.Dir)
+	}
 	if err := r.open(); err != nil {
 		return err
 	}

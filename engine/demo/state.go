@@ -10,6 +10,7 @@ import (
 // state is what a look into the store found, nobody being at work there.
 type state struct {
 	complete map[string]bool // products whose record is committed, by id
+	openUpTo int             // highest number of a product whose job has work ahead, 0: none has
 	held     int             // jobs whose lease a dead worker still has
 	longest  uint64          // the job with the most attempts, the first of them
 	attempts uint32          // of that job, rescued ones too
@@ -55,6 +56,9 @@ func (s *state) add(j *storage.Job) {
 		s.complete[j.Key.Target] = true
 	case storage.StateRunning:
 		s.held++
+	}
+	if n, ok := number(j.Key.Target); ok && !j.State.Terminal() {
+		s.openUpTo = max(s.openUpTo, n)
 	}
 }
 

@@ -23,6 +23,9 @@ const (
 	maxEncodings = 3
 	// zstdWindow is the largest window that RFC 9659 lets an encoder use here.
 	zstdWindow = 8 << 20
+	// readAhead is what of a body may have been read, and counted, with the
+	// headers: a TLS record and net/http's buffer.
+	readAhead = 20 << 10
 	// usualPage is allocated for a body of unknown length: most fit.
 	usualPage = 32 << 10
 	// firstBuffer bounds what is allocated on the word of a Content-Length.
@@ -69,6 +72,9 @@ func (a *attempt) readBody(resp *http.Response) ([]byte, error) {
 	}
 	if resp.ContentLength > limit && !a.req.cutBody {
 		return nil, fmt.Errorf("%w: %d bytes announced, %d allowed", ErrTooLarge, resp.ContentLength, limit)
+	}
+	if left := a.meter.left(); left >= 0 && resp.ContentLength > left+readAhead {
+		return nil, fmt.Errorf("%w: %d bytes announced, %d left", ErrMaxBytes, resp.ContentLength, left)
 	}
 	wire := &wireReader{inner: resp.Body, meter: a.meter}
 	decoded, closeAll, err := decode(wire, resp.Header.Values("Content-Encoding"))

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -93,4 +94,21 @@ func TestPagesThroughASmallBudget(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// A body that is announced as larger than what the byte limit leaves is not
+// begun.
+func TestAnnouncedBodyOverTheByteLimit(t *testing.T) {
+	page := bytes.Repeat([]byte("x"), 2<<20)
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(page)))
+		_, _ = w.Write(page)
+	}))
+	defer site.Close()
+	s := NewSession(Options{AllowPrivate: true})
+	defer s.Close()
+	_, trace, err := s.Do(t.Context(), Request{URL: site.URL, MaxBytes: 1 << 20})
+	if !errors.Is(err, ErrMaxBytes) || trace.BytesDown > 256<<10 {
+		t.Errorf("got %v after %d bytes", err, trace.BytesDown)
+	}
 }

@@ -25,6 +25,14 @@ func (m *meter) room(want int) int {
 	return int(min(int64(want), max(left+1, 1)))
 }
 
+// left is how many bytes the limit leaves, negative where there is none.
+func (m *meter) left() int64 {
+	if m.limit == 0 {
+		return -1
+	}
+	return max(0, m.limit-m.up.Load()-m.down.Load())
+}
+
 // over notes and reports that the limit is passed.
 func (m *meter) over() bool {
 	if m.limit == 0 || m.up.Load()+m.down.Load() <= m.limit {

@@ -251,7 +251,7 @@ func (s *Source) KeyParts(j Job) []KeyPart {
 		{"source", s.Name, "[source." + s.Name + "]", true},
 		{"target", j.Key.Target, key, true},
 		{"country", j.Country, s.setting("country", s.Country), s.Identity.Country},
-		{"window", window, "--window, or the schedule", s.Identity.Window},
+		{"window", window, "none: the source has no schedule", s.Identity.Window},
 		{"scope", j.Scope, s.setting("scope", s.Scope), s.Identity.Scope},
 		{"parser", "v" + strconv.Itoa(s.ParserVersion), fmt.Sprintf("parser.version = %d", s.ParserVersion), s.Identity.Parser},
 	}

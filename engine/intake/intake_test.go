@@ -220,7 +220,7 @@ func TestKeyParts(t *testing.T) {
 		{"source", "catalog", "[source.catalog]", true},
 		{"target", "42", `key = "{sku}"`, true},
 		{"country", "US", `country = "{country}"`, true},
-		{"window", "2026-04-23T15:00:00Z", "--window, or the schedule", false},
+		{"window", "2026-04-23T15:00:00Z", "none: the source has no schedule", false},
 		{"scope", "acme", `scope = "acme"`, false},
 		{"parser", "v3", "parser.version = 3", false},
 	}
