@@ -161,7 +161,7 @@ func (e *Engine) takeOver(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("taking over the store: %w", err)
 	}
-	n, err := e.rescue(ctx, endOfTime)
+	n, err := e.rescue(ctx, storage.AllLeases)
 	if n > 0 {
 		e.opts.Log.Info("took back the leases of a process that died", "jobs", n)
 	}

@@ -243,7 +243,7 @@ func TestSuspectsRunLast(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := e.rescue(t.Context(), endOfTime); err != nil {
+			if _, err := e.rescue(t.Context(), storage.AllLeases); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -307,7 +307,7 @@ func TestLateWorkerGatesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.rescue(t.Context(), endOfTime); err != nil {
+	if _, err := e.rescue(t.Context(), storage.AllLeases); err != nil {
 		t.Fatal(err)
 	}
 	a := e.hold(t.Context(), j, src)

@@ -16,9 +16,6 @@ const (
 	sweepBatch = 500
 )
 
-// endOfTime is later than any lease.
-var endOfTime = time.Unix(1<<40, 0)
-
 // maintain renews the leases in flight at a third of their length, takes back
 // those that ended, and makes retries pending when they are due.
 func (e *Engine) maintain(ctx context.Context) error {

@@ -172,6 +172,28 @@ func (l *Local) change(ctx context.Context, s Selection, state storage.JobState,
 	return changed, err
 }
 
+// TakeBack takes back the leases of a process that died. Whoever has opened the
+// store for writing knows that it has.
+func (l *Local) TakeBack(ctx context.Context) error {
+	for n := pageRows; n == pageRows; {
+		err := l.Store.Update(ctx, func(tx *storage.Tx) (err error) {
+			n, err = tx.RescueExpired(storage.AllLeases, pageRows, l.rescuePolicy)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("taking back leases: %w", err)
+		}
+	}
+	return nil
+}
+
+func (l *Local) rescuePolicy(source string) storage.RescuePolicy {
+	if s := l.Config.Source(source); s != nil {
+		return storage.RescuePolicy{Max: s.Limits.Rescues}
+	}
+	return storage.RescuePolicy{}
+}
+
 func (l *Local) changeNamed(ctx context.Context, refs []string, apply func(*storage.Tx, uint64) (*storage.Job, error)) ([]Job, error) {
 	changed := make([]Job, 0, len(refs))
 	err := l.Store.Update(ctx, func(tx *storage.Tx) error {

@@ -195,6 +195,22 @@ func TestRetryAndCancel(t *testing.T) {
 	}
 }
 
+// What a dead process held is taken back before a person's command looks at it.
+func TestTakeBack(t *testing.T) {
+	l := local(t)
+	enqueue(t, l, "shop", 0, 3)
+	work(t, l, 2, func(*storage.Tx, *storage.Job) error { return nil }) // and then it died
+	if err := l.TakeBack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(list(t, l, JobFilter{State: storage.StatePending})); n != 3 {
+		t.Errorf("%d jobs are pending", n)
+	}
+	if jobs, err := l.Cancel(t.Context(), Selection{Refs: []string{"1"}}); err != nil || len(jobs) != 1 {
+		t.Errorf("%v, %v", jobs, err)
+	}
+}
+
 func TestExport(t *testing.T) {
 	l := local(t)
 	enqueue(t, l, "shop", 0, pageRows+10)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -85,7 +86,13 @@ func (a *app) withStore(opts storage.Options, use func(*config.Config, api.Servi
 	if err != nil {
 		return err
 	}
-	err = use(c, &api.Local{Store: store, Config: c})
+	local := &api.Local{Store: store, Config: c}
+	if !opts.ReadOnly {
+		err = local.TakeBack(context.Background())
+	}
+	if err == nil {
+		err = use(c, local)
+	}
 	if closeErr := store.Close(); err == nil && closeErr != nil {
 		err = fmt.Errorf("closing the store: %w", closeErr)
 	}

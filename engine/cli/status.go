@@ -69,7 +69,7 @@ func (a *app) sourceText(c *config.Config, name string, s api.SourceStatus) {
 		return
 	}
 	done := s.Complete + s.Failed
-	a.printf("source %s: %d%% of %s done\n", name, done*100/total, count(total, "job"))
+	a.printf("source %s: %d%% of %s ended\n", name, done*100/total, count(total, "job"))
 	a.row("jobs", "%d pending, %d running, %d retryable, %d complete, %d failed", s.Pending, s.Running, s.Retryable, s.Complete, s.Failed)
 	a.row("attempts", "%d%s", s.Attempts, per(s.Complete, ", %.2f per complete job", s.AttemptsPerComplete))
 	if s.AttemptP99 > 0 {

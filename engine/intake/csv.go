@@ -63,7 +63,11 @@ func (t *table) next() (Target, error) {
 	record, err := t.read()
 	if err != nil {
 		if syntax, ok := errors.AsType[*csv.ParseError](err); ok {
-			return Target{}, &RowError{t.path, syntax.StartLine, syntax.Err.Error()}
+			reason := syntax.Err.Error()
+			if syntax.Line > syntax.StartLine {
+				reason = fmt.Sprintf("a quote is not closed: what follows it, up to line %d, was not read", syntax.Line)
+			}
+			return Target{}, &RowError{t.path, syntax.StartLine, reason}
 		}
 		return Target{}, err
 	}
