@@ -63,7 +63,7 @@ func TestReader(t *testing.T) {
 		{"csv with mark and crlf", CSV, "\xEF\xBB\xBFsku , name\r\n1,a\r\n\r\n2,b", []string{`2 sku="1" name="a"`, `4 sku="2" name="b"`}},
 		{"csv quoted", CSV, "sku,name\n\"1,\"\"x\"\"\",\"a\nb\"\n2,é\n", []string{`2 sku="1,\"x\"" name="a\nb"`, `4 sku="2" name="é"`}},
 		{"csv bad rows", CSV, "sku,name\n1\n2,b,c\n3,\"x\"y\n4,a\"b\n\xff,x\n5,ok\n", []string{
-			"2 !has 1 fields, the header 2", "3 !has 3 fields, the header 2", `4 !a quote is not closed: what follows it, up to line 3, was not read`,
+			"2 !has 1 fields, the header 2", "3 !has 3 fields, the header 2", `4 !extraneous or missing " in quoted-field`,
 			`5 !bare " in non-quoted-field`, `6 !column "sku" is not UTF-8`, `7 sku="5" name="ok"`,
 		}},
 		{"csv open quote", CSV, "sku,name\n1,\"x\n2,b\n", []string{`2 !a quote is not closed: what follows it, up to line 3, was not read`}},
