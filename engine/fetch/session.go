@@ -100,14 +100,6 @@ func (s *Session) EndpointString() string {
 	return s.opts.Endpoint.String()
 }
 
-// ProxyName is the proxy's name in the config, "" when direct.
-func (s *Session) ProxyName() string {
-	if s.Direct() {
-		return ""
-	}
-	return s.opts.Endpoint.Name()
-}
-
 // Country is the ISO 3166 code of the exit that was asked for, "" for any.
 func (s *Session) Country() string {
 	if s.Direct() {
