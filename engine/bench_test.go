@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,13 +17,14 @@ import (
 	"github.com/PuerkitoBio/goquery"
 	"github.com/gocolly/colly/v2"
 
+	"semel/engine/intake"
 	"semel/parser"
 	"semel/storage"
 )
 
 const (
 	benchWorkers = 64
-	benchSlice   = 1500 // pages of one contender before the next has its turn
+	benchSlice   = 4000 // pages of one contender before the next has its turn
 )
 
 // productSelectors are the six fields that every contender reads.
@@ -135,18 +137,25 @@ func semelRun(b *testing.B, base string, rules *parser.Rules, pages int) time.Du
 	defer store.Close()
 	src := source(b, pages)
 	src.URL, src.Rules = template(b, base+"/p/{id}"), rules
-	e, err := New(Options{
+	opts := Options{
 		Store: store, Owner: "bench", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Workers: benchWorkers, Lease: 2 * time.Minute, UserAgent: "semel-bench", MaxBodyBytes: 10 << 20, AllowPrivate: true,
 		Pacing: pacing(benchWorkers, 0), Sources: []Source{src},
-	})
+	}
+	queue, err := New(opts)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer queue.Close()
+	if err := queue.enqueueAll(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	opts.Sources[0].Targets = intake.Spec{} // they are jobs by now
+	e, err := New(opts)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer e.Close()
-	if err := e.enqueueAll(b.Context()); err != nil {
-		b.Fatal(err)
-	}
 	begin := time.Now()
 	sum, err := e.RunOnce(b.Context())
 	if err != nil || sum.Completed != pages {
@@ -157,9 +166,10 @@ func semelRun(b *testing.B, base string, rules *parser.Rules, pages int) time.Du
 
 // BenchmarkPages compares the whole path with a loop that stores nothing and
 // with plain colly: same site, same workers, same garbage collector, taking
-// turns, so that a noisy minute hits all three. The bounds are those of the
+// turns, so that a noisy minute hits all three, and the same number of threads. The bounds are those of the
 // README; the ratios are rates, ours over theirs.
 func BenchmarkPages(b *testing.B) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + 1)) // as semel run sets it; for all three
 	site, rules := benchSite(b), productRules(b)
 	var ours, plain, coll time.Duration
 	pages := 0

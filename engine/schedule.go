@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"semel/storage"
@@ -26,6 +27,7 @@ type scheduler struct {
 	once   bool
 
 	enqueued chan struct{}    // closed when all targets have become jobs
+	attempts chan *attempt    // to workers
 	news     chan news        // from workers
 	hosts    map[string]*host // with lanes or attempts
 	queue    hostQueue
@@ -57,6 +59,7 @@ func newScheduler(e *Engine, once bool) *scheduler {
 	return &scheduler{
 		engine: e, once: once,
 		enqueued: make(chan struct{}),
+		attempts: make(chan *attempt, 2*e.opts.Workers),
 		news:     make(chan news, 2*e.opts.Workers),
 		hosts:    map[string]*host{},
 		parked:   map[*host]struct{}{},
@@ -68,6 +71,12 @@ func newScheduler(e *Engine, once bool) *scheduler {
 func (s *scheduler) run(stop context.Context) error {
 	attempts, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	defer close(s.attempts)
+	for range 2 * s.engine.opts.Workers { // one half works while the other commits
+		workers.Go(s.work)
+	}
 	var lanes []storage.LaneID
 	if err := s.engine.opts.Store.View(func(tx *storage.Tx) error {
 		lanes = tx.ReadyLanes()
@@ -351,16 +360,23 @@ func (s *scheduler) start(attempts context.Context, h *host, j *storage.Job) {
 	s.open++
 	e.health.begin(src.Proxy)
 	a := e.hold(attempts, j, src)
-	go func() {
-		defer e.letGo(a)
+	a.lane = h.name
+	s.attempts <- a // has room for all that may be open
+}
+
+// work is one worker. It stays for many attempts, since the stack that a parser
+// needs is dear to grow anew.
+func (s *scheduler) work() {
+	for a := range s.attempts {
 		outcome, err := a.work()
-		e.health.end(src.Proxy)
-		s.news <- news{host: h.name}
+		s.engine.health.end(a.src.Proxy)
+		s.news <- news{host: a.lane}
 		if err == nil {
 			err = a.commit(outcome)
 		}
+		s.engine.letGo(a)
 		s.news <- news{committed: true, err: err}
-	}()
+	}
 }
 
 // hear books a worker's news. Its error is the store's.

@@ -22,14 +22,16 @@ const healthyMargin = 30 * time.Second
 // one at a time grows. 64 workers with pages of 1 MB fit.
 const bodyBudget = 64 << 20
 
-// parseSlots is how many pages are parsed at once.
-func parseSlots() int { return runtime.GOMAXPROCS(0) }
+// parseSlots is how many pages are parsed at once: enough that no core waits
+// for one that is held up.
+func parseSlots() int { return 2 * runtime.NumCPU() }
 
 // attempt is one execution of a claimed job.
 type attempt struct {
 	engine *Engine
 	job    *storage.Job
 	src    *Source
+	lane   string // host that it was claimed for
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
