@@ -103,6 +103,9 @@ max = "10ms"
 [source.shop.retry.body_truncated]
 base = "10ms"
 max = "10ms"
+[source.shop.retry.exit_unavailable]
+base = "10ms"
+max = "10ms"
 [source.shop.retry.proxy_unreachable]
 base = "10ms"
 max = "10ms"
