@@ -214,5 +214,3 @@ func (c *checker) counters() {
 		c.breach(bucketCounter, counterKey(d.source, d.metric), "it is missing, a recount gives %d", n)
 	}
 }
-
-func tailInt(v []byte) int64 { return int64(tailID(v)) }

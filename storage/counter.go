@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"encoding/binary"
 	"math"
 	"strconv"
 	"strings"
@@ -47,7 +46,7 @@ func (tx *Tx) flushCounters() error {
 		key := counterKey(d.source, d.metric)
 		old := int64(0)
 		if v := tx.get(bucketCounter, key); len(v) == 8 {
-			old = int64(binary.BigEndian.Uint64(v))
+			old = tailInt(v)
 		}
 		if err := tx.put(bucketCounter, key, idKey(uint64(old+n))); err != nil {
 			return err
@@ -66,7 +65,7 @@ func (tx *Tx) Counters(source string) Counters {
 	c := tx.bucket(bucketCounter).Cursor()
 	for k, v := c.Seek(prefix); strings.HasPrefix(string(k), string(prefix)); k, v = c.Next() {
 		if len(v) == 8 {
-			counters[string(k[len(prefix):])] = int64(binary.BigEndian.Uint64(v))
+			counters[string(k[len(prefix):])] = tailInt(v)
 		}
 	}
 	return counters
@@ -121,3 +120,6 @@ func durationMetric(d time.Duration) string {
 	}
 	return metricDuration + strconv.Itoa(i)
 }
+
+// tailInt reads a counter's value.
+func tailInt(v []byte) int64 { return int64(tailID(v)) }

@@ -139,11 +139,12 @@ func create(path string) error {
 			return err
 		}
 	}
-	return syncDir(filepath.Dir(path))
+	return SyncDir(filepath.Dir(path))
 }
 
-// syncDir makes a new name durable. Windows has no such call and needs none.
-func syncDir(dir string) error {
+// SyncDir makes the names that are new in a folder durable. Windows has no such
+// call and needs none.
+func SyncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}

@@ -7,7 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
+
+	"semel/storage"
 )
 
 // replacement writes files of one folder under other names, and gives them
@@ -56,7 +57,7 @@ func (r *replacement) commit() error {
 			return fmt.Errorf("writing %s: %w", f.path, err)
 		}
 		r.files = r.files[1:]
-		if err := syncFolder(filepath.Dir(f.path)); err != nil {
+		if err := storage.SyncDir(filepath.Dir(f.path)); err != nil {
 			return fmt.Errorf("writing %s: %w", f.path, err)
 		}
 	}
@@ -72,16 +73,4 @@ func (r *replacement) discard() error {
 	}
 	r.files = nil
 	return errors.Join(errs...)
-}
-
-// syncFolder makes new names durable. Windows has no such call and needs none.
-func syncFolder(path string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }
