@@ -20,9 +20,10 @@ var arrows = map[string][]string{
 	"semel/engine/fetch":        {"engine/proxy"},
 	"semel/engine/proxy":        {},
 	"semel/engine/gateway":      {},
-	"semel/storage":             {},
+	"semel/storage":             {"failpoint"},
 	"semel/storage/storagetest": {"storage"},
 	"semel/parser":              {},
+	"semel/failpoint":           {},
 }
 
 // owners are modules and packages that only one package may import.

@@ -26,6 +26,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -39,12 +40,14 @@ var errStopping = errors.New("the engine is stopping")
 // Engine works the jobs of its sources. Make one with New; it runs once.
 type Engine struct {
 	opts    Options
+	now     func() time.Time
 	sources map[string]*Source
 	pools   map[string]*fetch.Pool // by proxy name, "" for direct
 	robots  *robotsCache
 	pace    *pacer
 	health  *health
 	bodies  *fetch.Budget // of all attempts together
+	room    room
 	parsing chan struct{} // a token for each parse under way: trees are large, and more than cores gain nothing
 
 	mu      sync.Mutex
@@ -75,15 +78,19 @@ func New(opts Options) (*Engine, error) {
 	}
 	e := &Engine{
 		opts:    opts,
+		now:     opts.Now,
 		sources: map[string]*Source{},
 		pools:   map[string]*fetch.Pool{},
-		pace:    newPacer(opts.pacing),
 		health:  newHealth(opts.Proxies),
 		bodies:  fetch.NewBudget(bodyBudget),
 		parsing: make(chan struct{}, parseSlots()),
 		held:    map[uint64]*attempt{},
 	}
-	e.robots = newRobotsCache(opts.Store, opts.UserAgent)
+	if e.now == nil {
+		e.now = time.Now
+	}
+	e.pace = newPacer(opts.pacing, e.now)
+	e.robots = newRobotsCache(e)
 	for i := range opts.Sources {
 		e.sources[opts.Sources[i].Name] = &opts.Sources[i]
 	}
@@ -141,7 +148,7 @@ func (e *Engine) run(ctx context.Context, once bool) (Summary, error) {
 
 // ignoreStop leaves out the error that a stop itself makes.
 func ignoreStop(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, storage.ErrFull)) {
 		return nil
 	}
 	return err
@@ -150,7 +157,7 @@ func ignoreStop(ctx context.Context, err error) error {
 // takeOver begins work on a store that this process alone holds: whoever held
 // its leases before is dead.
 func (e *Engine) takeOver(ctx context.Context) error {
-	err := e.opts.Store.Update(ctx, func(tx *storage.Tx) error {
+	err := e.update(ctx, func(tx *storage.Tx) error {
 		for _, name := range slices.Sorted(maps.Keys(e.sources)) {
 			if err := e.register(tx, e.sources[name]); err != nil {
 				return err

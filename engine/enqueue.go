@@ -117,7 +117,7 @@ func (e *Engine) enqueueJobs(ctx context.Context, jobs []storage.NewJob) error {
 	}
 	made := 0
 	if len(unknown) > 0 {
-		err = e.opts.Store.Update(ctx, func(tx *storage.Tx) error {
+		err = e.update(ctx, func(tx *storage.Tx) error {
 			made = 0
 			for _, n := range unknown {
 				done, err := tx.EnqueueJob(n)

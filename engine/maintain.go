@@ -21,18 +21,18 @@ const (
 func (e *Engine) maintain(ctx context.Context) error {
 	ticker := time.NewTicker(sweep)
 	defer ticker.Stop()
-	renewed, tidied := time.Now(), time.Now()
+	renewed, tidied := e.now(), e.now()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
-		now := time.Now()
+		now := e.now()
 		if now.Sub(renewed) >= e.opts.Lease/3 {
 			renewed = now
-			if err := e.renewOnce(now); err != nil {
-				return err
+			if err := e.renewOnce(ctx, now); err != nil {
+				return ignoreStop(ctx, err)
 			}
 		}
 		if now.Sub(tidied) >= time.Minute {
@@ -47,11 +47,11 @@ func (e *Engine) maintain(ctx context.Context) error {
 
 // renewOnce renews the leases of healthy attempts, and stops those whose lease
 // is lost.
-func (e *Engine) renewOnce(now time.Time) error {
+func (e *Engine) renewOnce(ctx context.Context, now time.Time) error {
 	var leases []storage.Lease
 	e.mu.Lock()
 	for _, a := range e.held {
-		if now.Before(a.until) {
+		if a.decided || now.Before(a.until) {
 			leases = append(leases, a.job.Lease())
 		}
 	}
@@ -60,7 +60,7 @@ func (e *Engine) renewOnce(now time.Time) error {
 		return nil
 	}
 	var lost []storage.Lease
-	err := e.opts.Store.Update(context.Background(), func(tx *storage.Tx) (err error) {
+	err := e.update(ctx, func(tx *storage.Tx) (err error) {
 		lost, err = tx.RenewLeases(leases, e.opts.Lease)
 		return err
 	})
@@ -86,7 +86,7 @@ func (e *Engine) sweepOnce(ctx context.Context, now time.Time) error {
 	if ended(lease, now) {
 		// After a suspend or a jump of the clock every lease looks ended, though
 		// its worker is alive: those say so first.
-		if err := e.renewOnce(now); err != nil {
+		if err := e.renewOnce(ctx, now); err != nil {
 			return err
 		}
 		if _, lease, err = e.nextDue(); err != nil {
@@ -119,7 +119,7 @@ func (e *Engine) nextDue() (retry, lease time.Time, err error) {
 
 func (e *Engine) promote(ctx context.Context) error {
 	for n := sweepBatch; n == sweepBatch; {
-		err := e.opts.Store.Update(ctx, func(tx *storage.Tx) (err error) {
+		err := e.update(ctx, func(tx *storage.Tx) (err error) {
 			n, err = tx.PromoteDue(sweepBatch)
 			return err
 		})
@@ -134,7 +134,7 @@ func (e *Engine) promote(ctx context.Context) error {
 func (e *Engine) rescue(ctx context.Context, before time.Time) (int, error) {
 	total := 0
 	for n := sweepBatch; n == sweepBatch; total += n {
-		err := e.opts.Store.Update(ctx, func(tx *storage.Tx) (err error) {
+		err := e.update(ctx, func(tx *storage.Tx) (err error) {
 			n, err = tx.RescueExpired(before, sweepBatch, e.rescuePolicy)
 			return err
 		})

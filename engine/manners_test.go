@@ -388,7 +388,7 @@ func TestCrawlDelayOfTheFirstAttempts(t *testing.T) {
 }
 
 func TestSlowedHostsAreNotForgotten(t *testing.T) {
-	p := newPacer(pacing(4, 0))
+	p := newPacer(pacing(4, 0), time.Now)
 	now := time.Now()
 	p.slow("h", 10*time.Second, now)
 	p.forget(now.Add(2 * time.Minute))

@@ -40,6 +40,7 @@ type Options struct {
 	Proxies []Proxy
 	Sources []Source
 
+	Now       func() time.Time  // the clock; nil: time.Now. Tests let it jump
 	Timeouts  fetch.Timeouts    // zero fields: fetch's defaults
 	Transport http.RoundTripper // replaces the network, for tests; nil: the network
 }

@@ -11,6 +11,7 @@ import (
 // redirect leads to another host.
 type pacer struct {
 	policy func(host string) Pacing
+	now    func() time.Time
 
 	mu    sync.Mutex
 	hosts map[string]*pace
@@ -24,8 +25,8 @@ type pace struct {
 	slowed      time.Time // when the interval was last raised above the policy's; zero: never
 }
 
-func newPacer(policy func(host string) Pacing) *pacer {
-	return &pacer{policy: policy, hosts: map[string]*pace{}}
+func newPacer(policy func(host string) Pacing, now func() time.Time) *pacer {
+	return &pacer{policy: policy, now: now, hosts: map[string]*pace{}}
 }
 
 // get wants mu held.
@@ -96,7 +97,7 @@ func (p *pacer) slow(host string, interval time.Duration, started time.Time) (wa
 	if interval <= h.interval {
 		return started.Before(h.slowed)
 	}
-	h.interval, h.slowed = interval, time.Now()
+	h.interval, h.slowed = interval, p.now()
 	if next := h.slowed.Add(interval); next.After(h.next) {
 		h.next = next
 	}
@@ -107,15 +108,15 @@ func (p *pacer) slow(host string, interval time.Duration, started time.Time) (wa
 // host was gated meanwhile.
 func (p *pacer) wait(ctx context.Context, host string) error {
 	for {
-		turn := p.take(host, time.Now())
-		timer := time.NewTimer(time.Until(turn))
+		now := p.now()
+		timer := time.NewTimer(p.take(host, now).Sub(now))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
 			return context.Cause(ctx)
 		}
-		if !p.gatedUntil(host).After(time.Now()) {
+		if !p.gatedUntil(host).After(p.now()) {
 			return nil
 		}
 	}

@@ -24,8 +24,7 @@ const (
 // robotsCache keeps the rules of origins: in memory, and in the store across
 // restarts. Each origin is fetched by one attempt at a time; others wait.
 type robotsCache struct {
-	store *storage.Store // nil: memory only
-	agent string
+	engine *Engine // its store is nil: memory only
 
 	mu      sync.Mutex
 	origins map[string]*robotsEntry
@@ -41,8 +40,8 @@ type robotsEntry struct {
 	failure error
 }
 
-func newRobotsCache(store *storage.Store, agent string) *robotsCache {
-	return &robotsCache{store: store, agent: agent, origins: map[string]*robotsEntry{}}
+func newRobotsCache(e *Engine) *robotsCache {
+	return &robotsCache{engine: e, origins: map[string]*robotsEntry{}}
 }
 
 // check asks the rules of a URL's origin, fetching them if need be, and gives
@@ -53,10 +52,10 @@ func (c *robotsCache) check(ctx context.Context, v *visit, u *url.URL) (time.Dur
 	if err != nil {
 		return 0, err
 	}
-	if !rules.Allowed(c.agent, u) {
-		return rules.CrawlDelay(c.agent), fmt.Errorf("%w: %s", errRobotsDenied, u.Redacted())
+	if !rules.Allowed(c.engine.opts.UserAgent, u) {
+		return rules.CrawlDelay(c.engine.opts.UserAgent), fmt.Errorf("%w: %s", errRobotsDenied, u.Redacted())
 	}
-	return rules.CrawlDelay(c.agent), nil
+	return rules.CrawlDelay(c.engine.opts.UserAgent), nil
 }
 
 func (c *robotsCache) entry(origin string) *robotsEntry {
@@ -107,17 +106,17 @@ func (e *robotsEntry) fail(err error, now time.Time) {
 
 func (c *robotsCache) rules(ctx context.Context, v *visit, origin string) (*fetch.Robots, error) {
 	e := c.entry(origin)
-	if rules := e.get(time.Now()); rules != nil {
+	if rules := e.get(c.engine.now()); rules != nil {
 		return rules, nil
 	}
-	asked := time.Now()
+	asked := c.engine.now()
 	select {
 	case e.token <- struct{}{}:
 		defer func() { <-e.token }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if rules := e.get(time.Now()); rules != nil {
+	if rules := e.get(c.engine.now()); rules != nil {
 		return rules, nil // another attempt fetched it meanwhile
 	}
 	if err := e.failedSince(asked); err != nil {
@@ -126,7 +125,7 @@ func (c *robotsCache) rules(ctx context.Context, v *visit, origin string) (*fetc
 	if err := c.load(e, origin); err != nil {
 		return nil, err
 	}
-	if rules := e.get(time.Now()); rules != nil {
+	if rules := e.get(c.engine.now()); rules != nil {
 		return rules, nil
 	}
 	return c.fetch(ctx, v, e, origin)
@@ -134,10 +133,10 @@ func (c *robotsCache) rules(ctx context.Context, v *visit, origin string) (*fetc
 
 // load takes what the store keeps.
 func (c *robotsCache) load(e *robotsEntry, origin string) error {
-	if c.store == nil {
+	if c.engine.opts.Store == nil {
 		return nil
 	}
-	return c.store.View(func(tx *storage.Tx) error {
+	return c.engine.opts.Store.View(func(tx *storage.Tx) error {
 		kept, ok, err := tx.Robots(origin)
 		if ok {
 			e.set(fetch.ParseRobots(kept.Body), kept.FetchedAt)
@@ -154,23 +153,27 @@ func (c *robotsCache) fetch(ctx context.Context, v *visit, e *robotsEntry, origi
 		return nil, fmt.Errorf("%w: %w", fetch.ErrURL, err)
 	}
 	body, trace, err := fetch.FetchRobots(ctx, v.session, u, fetch.Request{
-		UserAgent: c.agent,
+		UserAgent: c.engine.opts.UserAgent,
 		MaxBytes:  v.bytesLeft(),
 	})
 	v.book(trace)
 	if err != nil {
 		var refused *fetch.RobotsStatusError
 		if errors.As(err, &refused) && !refused.ProxyOrigin { // the site's word holds for all who wait
-			e.fail(err, time.Now())
+			e.fail(err, c.engine.now())
 		}
 		return nil, err
 	}
 	rules := fetch.ParseRobots(body)
-	e.set(rules, time.Now())
-	if c.store == nil {
+	e.set(rules, c.engine.now())
+	if c.engine.opts.Store == nil {
 		return rules, nil
 	}
-	return rules, c.store.Update(context.WithoutCancel(ctx), func(tx *storage.Tx) error {
+	err = c.engine.opts.Store.Update(context.WithoutCancel(ctx), func(tx *storage.Tx) error {
 		return tx.PutRobots(origin, trace.Status, body)
 	})
+	if errors.Is(err, storage.ErrFull) { // memory has it
+		err = nil
+	}
+	return rules, err
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -137,7 +138,7 @@ func (s *scheduler) done() (bool, error) {
 
 // sleep waits until something may have changed.
 func (s *scheduler) sleep(stop context.Context) error {
-	timer := time.NewTimer(s.untilNext(time.Now()))
+	timer := time.NewTimer(s.untilNext(s.engine.now()))
 	defer timer.Stop()
 	enqueued := s.enqueued
 	select {
@@ -178,6 +179,9 @@ func (s *scheduler) untilNext(now time.Time) time.Duration {
 	wait := time.Hour
 	if len(s.queue) > 0 && s.free() > 0 {
 		wait = s.queue[0].at.Sub(now)
+	}
+	if !s.engine.FullSince().IsZero() {
+		wait = roomWait
 	}
 	if probe := s.engine.health.nextProbe(); !probe.IsZero() && len(s.parked) > 0 {
 		wait = min(wait, max(probe.Sub(now), time.Second))
@@ -231,12 +235,12 @@ func (s *scheduler) enter(h *host) {
 // dispatch claims jobs for all free workers, as far as pacing lets it.
 func (s *scheduler) dispatch(stop, attempts context.Context) error {
 	s.unpark()
-	for stop.Err() == nil {
-		plans := s.plan(time.Now())
+	for stop.Err() == nil && s.engine.FullSince().IsZero() {
+		plans := s.plan(s.engine.now())
 		if len(plans) == 0 {
 			return nil
 		}
-		if err := s.claim(attempts, plans); err != nil {
+		if err := s.claim(stop, attempts, plans); err != nil {
 			return err
 		}
 	}
@@ -247,7 +251,7 @@ func (s *scheduler) dispatch(stop, attempts context.Context) error {
 // changed.
 func (s *scheduler) unpark() {
 	version, probe := s.engine.health.version(), s.engine.health.nextProbe()
-	if version == s.healthAt && (probe.IsZero() || probe.After(time.Now())) {
+	if version == s.healthAt && (probe.IsZero() || probe.After(s.engine.now())) {
 		return
 	}
 	s.healthAt = version
@@ -320,17 +324,21 @@ func (s *scheduler) planHost(h *host, room int, now time.Time) (plan, bool) {
 }
 
 // claim takes the planned jobs in one transaction and starts their attempts.
-func (s *scheduler) claim(attempts context.Context, plans []plan) error {
+// Where the disk is full it waits for room, or for the stop.
+func (s *scheduler) claim(stop, attempts context.Context, plans []plan) error {
 	groups := make([]storage.ClaimGroup, len(plans))
 	for i := range plans {
 		groups[i] = plans[i].group
 	}
 	var jobs [][]*storage.Job
 	e := s.engine
-	err := e.opts.Store.Update(context.WithoutCancel(attempts), func(tx *storage.Tx) (err error) {
+	err := e.update(stop, func(tx *storage.Tx) (err error) {
 		jobs, err = tx.ClaimJobs(e.opts.Owner, e.opts.Lease, groups)
 		return err
 	})
+	if errors.Is(err, storage.ErrFull) {
+		return nil // it stops
+	}
 	if err != nil {
 		return fmt.Errorf("claiming jobs: %w", err)
 	}

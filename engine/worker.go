@@ -37,11 +37,12 @@ type attempt struct {
 
 	started time.Time
 	until   time.Time // renewed no longer than this
+	decided bool      // its outcome waits for the disk: renewed as long as that takes; guarded by Engine.mu
 }
 
 // hold registers an attempt, so that its lease is renewed.
 func (e *Engine) hold(ctx context.Context, j *storage.Job, src *Source) *attempt {
-	now := time.Now()
+	now := e.now()
 	a := &attempt{engine: e, job: j, src: src, started: now, until: now.Add(src.Timeout + healthyMargin)}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	e.mu.Lock()
@@ -83,7 +84,7 @@ func (a *attempt) work() (outcome, error) {
 	if cause := context.Cause(a.ctx); cause != nil && r.failure != nil {
 		r.failure = &failure{category: storage.CategoryReleased, reason: cause.Error()}
 	}
-	return a.decide(r, time.Now())
+	return a.decide(r, a.engine.now())
 }
 
 // execute fetches and parses. A panic is a failed attempt like any other.
@@ -112,7 +113,7 @@ func (a *attempt) execute(ctx context.Context) (r result) {
 func (a *attempt) fetch(ctx context.Context, body *fetch.Share, r *result) *fetch.Page {
 	e := a.engine
 	pool := e.pools[a.src.Proxy]
-	session, err := pool.Get(time.Now(), a.job.Country)
+	session, err := pool.Get(e.now(), a.job.Country)
 	if err != nil {
 		r.failure = fail(storage.CategoryConfig, "%v", err)
 		return nil
@@ -127,7 +128,7 @@ func (a *attempt) fetch(ctx context.Context, body *fetch.Share, r *result) *fetc
 	if x.page != nil {
 		r.record.FinalURL = x.page.FinalURL
 	}
-	r.failure = judge(x, time.Now())
+	r.failure = judge(x, e.now())
 	a.account(x, visit.loginOK, r)
 	pool.Put(session, r.failure == nil || exitIsGood(r.failure.category))
 	visit.bookLate()
@@ -157,7 +158,7 @@ func (a *attempt) account(x exchange, loginOK bool, r *result) {
 	if !x.proxied {
 		return
 	}
-	health, now := a.engine.health, time.Now()
+	health, now := a.engine.health, a.engine.now()
 	switch {
 	case r.failure != nil && r.failure.category == storage.CategoryProxyQuota:
 		health.quota(a.src.Proxy, r.failure.reason, now)
@@ -229,17 +230,25 @@ func (a *attempt) vars() map[string]string {
 	return vars
 }
 
-// commit writes the outcome. A lease that was lost leaves only a count. Its
-// error is the store's.
+// commit writes the outcome. A lease that was lost leaves only a count. One
+// that a full disk has kept back until the stop is dropped: its lease is taken
+// back by the next start. Its error is the store's.
 func (a *attempt) commit(o outcome) error {
+	a.engine.mu.Lock()
+	a.decided = true
+	a.engine.mu.Unlock()
 	stale := false
-	err := a.engine.opts.Store.Update(context.Background(), func(tx *storage.Tx) error {
+	err := a.engine.update(a.ctx, func(tx *storage.Tx) error {
 		err := o.write(tx)
 		if stale = errors.Is(err, storage.ErrLeaseLost); stale {
 			return nil // keeps the count
 		}
 		return err
 	})
+	if errors.Is(err, storage.ErrFull) {
+		a.engine.opts.Log.Error("an outcome could not be written before the stop and will be collected again", "job", a.job.Key.String(), "error", err)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("committing job %s: %w", a.job.Key, err)
 	}

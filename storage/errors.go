@@ -22,6 +22,9 @@ var (
 	// ErrStopped: a commit failed and its outcome is unknown, or the store was
 	// closed. Nothing more is written until it is opened again.
 	ErrStopped = errors.New("store has stopped")
+	// ErrFull: the disk has no room. Nothing of the transaction was written and
+	// the store works on; the same update may be tried again.
+	ErrFull = errors.New("no room on the disk of the store")
 	// ErrLeaseLost: owner or generation no longer match, so the caller's
 	// claim is over and nothing of its outcome was written. The method that
 	// returns it has counted it; a caller that returns nil from Update keeps

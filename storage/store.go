@@ -39,6 +39,9 @@ type Options struct {
 	// write less, and leave the processor to callers that do not wait. 0 begins
 	// each at once.
 	Gather time.Duration
+	// Now is the clock of all times that are stored; nil: time.Now. Tests let
+	// it jump.
+	Now func() time.Time
 }
 
 // Store is one open store file. It is safe for concurrent use.
@@ -48,6 +51,7 @@ type Store struct {
 	read bool
 
 	gather  time.Duration // see Options
+	now     func() time.Time
 	queue   chan *update  // to the writer
 	stopped chan struct{} // closed when the writer has ended
 
@@ -75,11 +79,14 @@ func Open(path string, opts Options) (*Store, error) {
 		return nil, fmt.Errorf("opening store %s: %w", path, err)
 	}
 	s := &Store{
-		path: path, db: db, read: opts.ReadOnly, gather: opts.Gather,
+		path: path, db: db, read: opts.ReadOnly, gather: opts.Gather, now: opts.Now,
 		queue:   make(chan *update, 4*maxGroup),
 		stopped: make(chan struct{}),
 		ready:   map[LaneID]struct{}{},
 		wake:    make(chan struct{}, 1),
+	}
+	if s.now == nil {
+		s.now = time.Now
 	}
 	if opts.ReadOnly {
 		close(s.stopped)
@@ -207,6 +214,9 @@ func (s *Store) Close() error {
 	if !s.read && failure == nil {
 		s.db.NoFreelistSync = false
 		err = guard(func() error { return s.db.Update(func(*bolt.Tx) error { return nil }) })
+		if noRoom(err) { // then the next Open searches for them
+			err = nil
+		}
 	}
 	return errors.Join(err, guard(s.db.Close))
 }
@@ -223,7 +233,7 @@ func (s *Store) Err() error {
 // Nothing fn gets from the Tx may be kept unless its doc says so. Error:
 // ErrStopped, and fn's own.
 func (s *Store) View(fn func(*Tx) error) error {
-	return s.snapshot(func(b *bolt.Tx) error { return fn(newTx(b, time.Now().UTC())) })
+	return s.snapshot(func(b *bolt.Tx) error { return fn(newTx(b, s.now().UTC())) })
 }
 
 // snapshot is bbolt's View. After a commit of unknown outcome it shows nothing:

@@ -3,11 +3,18 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"math"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+
+	"semel/failpoint"
 )
 
 const (
@@ -67,6 +74,7 @@ func (s *Store) group(first *update) int {
 	var acks []*update
 	u := first
 	for n := 1; ; n++ { // failed ones count, too: else a stream of them would hold up the rest
+		tx.Now = s.now().UTC()
 		if err := tx.run(u.fn); err != nil {
 			u.done <- err
 		} else {
@@ -116,16 +124,55 @@ func (s *Store) finish(b *bolt.Tx, tx *Tx) error {
 	if tx.written == 0 {
 		return guard(b.Rollback)
 	}
-	if err := guard(b.Commit); err != nil {
-		// The new pages may or may not be the ones found after a restart.
-		return s.stop(fmt.Errorf("committing (outcome unknown): %w", err))
+	return s.commit(b)
+}
+
+// commit makes a transaction durable. It gives ErrFull where the disk had no
+// room for it. Any other error stops the store, for what it wrote may or may
+// not be there after a restart: what the kernel did not sync it may have
+// dropped.
+func (s *Store) commit(b *bolt.Tx) error {
+	id := b.ID()
+	err := failpoint.At(failpoint.BeforeCommit, s.path)
+	if err != nil {
+		_ = guard(b.Rollback)
+	} else if err = guard(b.Commit); err == nil {
+		err = failpoint.At(failpoint.AfterCommit, s.path)
 	}
-	return nil
+	switch {
+	case err == nil:
+		return nil
+	case noRoom(err) && s.stands() < id:
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	return s.stop(fmt.Errorf("committing (outcome unknown): %w", err))
+}
+
+// stands is the transaction that readers see.
+func (s *Store) stands() int {
+	id := math.MaxInt
+	_ = s.snapshot(func(b *bolt.Tx) error {
+		id = b.ID()
+		return nil
+	})
+	return id
+}
+
+// noRoom reports whether a write failed since the disk is full. A sync that
+// says so is not meant: it may have dropped what was written before.
+func noRoom(err error) bool {
+	var write *fs.PathError
+	return slices.ContainsFunc(fullErrors, func(full syscall.Errno) bool {
+		if errors.As(err, &write) {
+			return write.Op == "write" && errors.Is(err, full)
+		}
+		// bbolt tells this one as text. It comes before anything is written.
+		return err != nil && strings.HasPrefix(err.Error(), "file resize error:") && strings.HasSuffix(err.Error(), full.Error())
+	})
 }
 
 // run calls fn as one step of a group: all of it happens, or none.
 func (tx *Tx) run(fn func(*Tx) error) (err error) {
-	tx.Now = time.Now().UTC()
 	readyBefore, writtenBefore := len(tx.ready), tx.written
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

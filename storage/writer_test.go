@@ -142,7 +142,7 @@ func wantKept(t *testing.T, s *Store, kept [][]string) {
 // TestGroupEndsThoughUpdatesFail: failed updates count, so that a stream of
 // them cannot hold up one that waits for its commit.
 func TestGroupEndsThoughUpdatesFail(t *testing.T) {
-	s := &Store{db: openTest(t, Options{NoSync: true}).db, queue: make(chan *update, 3*maxGroup)}
+	s := &Store{now: time.Now, db: openTest(t, Options{NoSync: true}).db, queue: make(chan *update, 3*maxGroup)}
 	first := &update{func(tx *Tx) error { return tx.PutRobots("o", 200, nil) }, make(chan error, 1)}
 	for range 2 * maxGroup {
 		s.queue <- &update{func(*Tx) error { return errors.New("no") }, make(chan error, 1)}
@@ -155,7 +155,7 @@ func TestGroupEndsThoughUpdatesFail(t *testing.T) {
 
 // TestGroupBytes: a group stays within its bytes, however many wait.
 func TestGroupBytes(t *testing.T) {
-	s := &Store{db: openTest(t, Options{NoSync: true}).db, queue: make(chan *update, 8)}
+	s := &Store{now: time.Now, db: openTest(t, Options{NoSync: true}).db, queue: make(chan *update, 8)}
 	big := &update{func(tx *Tx) error { return tx.PutRobots("o", 200, make([]byte, maxGroupBytes)) }, make(chan error, 1)}
 	s.queue <- &update{func(*Tx) error { return nil }, make(chan error, 1)}
 	s.group(big)

@@ -91,6 +91,8 @@ func classify(err error) *fault {
 		return &fault{exitFailed, err, "semel jobs lists the jobs"}
 	case errors.Is(err, storage.ErrTransition):
 		return &fault{exitFailed, err, "only failed jobs can be retried, and only pending or retryable ones canceled"}
+	case errors.Is(err, storage.ErrFull):
+		return &fault{exitFailed, err, "make room there and run again: nothing that was committed is lost"}
 	case errors.Is(err, storage.ErrStopped):
 		return &fault{exitFailed, err, "the store could not be written (is the disk full?): nothing that was committed is lost; run again"}
 	}

@@ -1,0 +1,45 @@
+// Package failpoint names the places where a test may let the disk fail or the
+// process die. Outside of tests nothing is ever set, and a place costs one
+// atomic load.
+//
+// It answers for the list of places. What is to happen at one is the business
+// of the test that sets it; what an error there means is said by the place.
+package failpoint
+
+import "sync/atomic"
+
+// Point is a place.
+type Point string
+
+const (
+	// BeforeCommit: a transaction is complete and nothing of it is written. An
+	// error is what the disk said to the first write.
+	BeforeCommit Point = "before commit"
+	// AfterCommit: a transaction is durable and nobody knows. An error is what
+	// the disk said to the last sync.
+	AfterCommit Point = "after commit"
+)
+
+// Func decides what happens at a point in the work on the store at path: nil
+// lets it go on, an error makes it fail. It need not return: a test may kill
+// its process there.
+type Func func(p Point, path string) error
+
+var current atomic.Pointer[Func]
+
+// Set makes fn decide in the whole process; nil: nothing happens any more.
+func Set(fn Func) {
+	if fn == nil {
+		current.Store(nil)
+		return
+	}
+	current.Store(&fn)
+}
+
+// At is called where the point is.
+func At(p Point, path string) error {
+	if fn := current.Load(); fn != nil {
+		return (*fn)(p, path)
+	}
+	return nil
+}
