@@ -35,6 +35,7 @@ type Options struct {
 	Robots       bool  // ask and obey robots.txt
 	MaxBodyBytes int64 // decompressed; over it the attempt fails
 	AllowPrivate bool  // let requests reach loopback and private addresses
+	Bodies       Bodies
 
 	Pacing  func(hostname string) Pacing // of a host, without port
 	Proxies []Proxy
@@ -44,6 +45,16 @@ type Options struct {
 	Timeouts  fetch.Timeouts    // zero fields: fetch's defaults
 	Transport http.RoundTripper // replaces the network, for tests; nil: the network
 }
+
+// Bodies says of which attempts the pages are kept for reading them again.
+type Bodies int
+
+// Whose pages are kept.
+const (
+	BodiesNone Bodies = iota
+	BodiesFailed
+	BodiesAll
+)
 
 // Pacing is how fast a host may be asked.
 type Pacing struct {

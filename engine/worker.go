@@ -65,6 +65,7 @@ type result struct {
 	record  storage.Attempt // outcome and next time are filled in later
 	output  parser.Output
 	gone    bool // the page says that there is no such target
+	gateway bool // the page is the gateway's, not the site's
 	failure *failure
 }
 
@@ -82,7 +83,7 @@ func (a *attempt) work() (outcome, error) {
 	defer cancel()
 	r := a.execute(ctx)
 	if cause := context.Cause(a.ctx); cause != nil && r.failure != nil {
-		r.failure = &failure{category: storage.CategoryReleased, reason: cause.Error()}
+		r.failure, r.record.Kept = &failure{category: storage.CategoryReleased, reason: cause.Error()}, nil
 	}
 	return a.decide(r, a.engine.now())
 }
@@ -102,11 +103,24 @@ func (a *attempt) execute(ctx context.Context) (r result) {
 	body := a.engine.bodies.Share()
 	defer body.Free()
 	page := a.fetch(ctx, body, &r)
-	if page == nil || r.gone {
+	if page == nil {
 		return r
 	}
-	a.parse(ctx, page, &r)
+	if !r.gone {
+		a.parse(ctx, page, &r)
+	}
+	a.keep(page, &r)
 	return r
+}
+
+// keep compresses the page if attempts that end like this one keep theirs. A
+// gateway's own answer is never kept: it may show the login.
+func (a *attempt) keep(page *fetch.Page, r *result) {
+	bodies := a.engine.opts.Bodies
+	if a.engine.opts.Store == nil || bodies == BodiesNone || r.failure == nil && bodies == BodiesFailed || r.gateway {
+		return
+	}
+	r.record.Kept, r.record.ContentType = storage.KeepPage(page.Body), page.ContentType
 }
 
 // fetch gets the page, or sets why there is none.
@@ -126,7 +140,7 @@ func (a *attempt) fetch(ctx context.Context, body *fetch.Share, r *result) *fetc
 	r.record.Phase, r.record.Status = string(x.trace.Phase), x.trace.Status
 	r.record.ConnectStatus, r.record.ProxyCode = x.trace.ConnectStatus, x.trace.ProxyCode
 	if x.page != nil {
-		r.record.FinalURL = x.page.FinalURL
+		r.record.FinalURL, r.gateway = x.page.FinalURL, x.trace.ProxyOrigin
 	}
 	r.failure = judge(x, e.now())
 	a.account(x, visit.loginOK, r)

@@ -18,6 +18,16 @@ const (
 	// AfterCommit: a transaction is durable and nobody knows. An error is what
 	// the disk said to the last sync.
 	AfterCommit Point = "after commit"
+	// AppendPages: kept pages are about to be appended to their segment. An
+	// error is what the disk said to the write.
+	AppendPages Point = "append pages"
+	// SyncPages: kept pages are appended and not synced. An error is what the
+	// disk said to the sync.
+	SyncPages Point = "sync pages"
+	// CopyBackup: the store's part of a backup is copied and not synced.
+	CopyBackup Point = "copy backup"
+	// NameBackup: a backup is whole and checked, and has not its name yet.
+	NameBackup Point = "name backup"
 )
 
 // Func decides what happens at a point in the work on the store at path: nil

@@ -42,9 +42,14 @@ type Attempt struct {
 	ParserVersion int  // 0: not parsed
 	Records       int
 	NextAt        time.Time // when the job is due again; zero: not by itself
+
+	Kept        *KeptPage // in: a page to keep with it, nil: none
+	Page        PageHash  // out: the page kept with it, zero: none
+	ContentType string    // of that page
 }
 
-const attemptVersion = 1
+// attemptVersion 2 added Page and ContentType.
+const attemptVersion = 2
 
 func (a *Attempt) encode() []byte {
 	e := newEncoder(attemptVersion, 200+len(a.FinalURL)+len(a.Reason))
@@ -60,6 +65,13 @@ func (a *Attempt) encode() []byte {
 	for _, s := range []string{a.Owner, a.Outcome, string(a.Category), a.Reason, a.Phase, a.ProxyCode, a.FinalURL, a.Endpoint, a.Country, a.Session} {
 		e.text(s)
 	}
+	if a.Page.IsZero() {
+		e.flag(false)
+		return e.b
+	}
+	e.flag(true)
+	e.b = append(e.b, a.Page[:]...)
+	e.text(a.ContentType)
 	return e.b
 }
 
@@ -78,6 +90,10 @@ func decodeAttempt(key, b []byte) (Attempt, error) {
 		*s = d.text()
 	}
 	a.Category = Category(category)
+	if d.version > 1 && d.flag() {
+		copy(a.Page[:], d.take(len(a.Page)))
+		a.ContentType = d.text()
+	}
 	if d.err == nil {
 		d.err = place.done()
 	}
@@ -104,6 +120,12 @@ func (tx *Tx) saveAttempt(j *Job, a Attempt) error {
 		}
 		tx.count(source, MetricAttempts, 1)
 		tx.count(source, durationMetric(a.End.Sub(a.Start)), 1)
+	}
+	if a.Kept != nil {
+		a.Page = a.Kept.Hash
+		if err := tx.keepPage(a.Kept); err != nil {
+			return err
+		}
 	}
 	return tx.insert(bucketAttempt, attemptKey(j.ID, j.Generation), a.encode())
 }

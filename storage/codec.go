@@ -55,13 +55,15 @@ func (e *encoder) texts(list []string) {
 
 // decoder reads what encoder wrote; the first fault sticks.
 type decoder struct {
-	b   []byte
-	err error
+	b       []byte
+	version byte // of the record
+	err     error
 }
 
-func newDecoder(version byte, b []byte) *decoder {
+// newDecoder reads records of every version up to the one that is written now.
+func newDecoder(newest byte, b []byte) *decoder {
 	d := &decoder{b: b}
-	if got := d.u8(); d.err == nil && got != version {
+	if d.version = d.u8(); d.err == nil && (d.version == 0 || d.version > newest) {
 		d.err = errVersion
 	}
 	return d

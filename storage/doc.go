@@ -35,6 +35,8 @@
 //	counter  source 0 | metric                          i64
 //	robots   origin                                     fetched at, status, body
 //	host     host                                       not asked before this time, u64
+//	page     SHA-256 of a kept page                     its segment, place and size there, attempts that name it
+//	segment  segment id u32                             its file, size and bytes in use (segment.go)
 //
 // Keys longer than 128 bytes in bucket key keep their first 96 bytes and the
 // xxhash of the whole; the text stands in the job and is compared, so a
@@ -49,6 +51,8 @@
 //     there is the only list of transitions.
 //   - An observation is written only by the commit that completes its job.
 //   - Counters of states and of failures equal a recount (Check).
+//   - A page that an attempt names is durable in its segment before the
+//     transaction that names it.
 //   - No credential ever reaches this package.
 //
 // # Transactions

@@ -28,12 +28,14 @@ const (
 	bucketCounter
 	bucketRobots
 	bucketHost
+	bucketPage
+	bucketSegment
 	bucketCount
 )
 
 var bucketNames = [bucketCount]string{
 	"meta", "source", "lane", "lanename", "job", "key", "ready", "wait", "lease",
-	"attempt", "obs", "event", "outbox", "counter", "robots", "host",
+	"attempt", "obs", "event", "outbox", "counter", "robots", "host", "page", "segment",
 }
 
 // fillPercent is how full a page is packed when it splits. Buckets whose keys

@@ -8,13 +8,14 @@ import (
 )
 
 // schema is the version of the layout that this program writes.
-const schema = 1
+const schema = 2
 
 var schemaKey = []byte("schema")
 
 // migrations bring a store from version i to i+1, all inside one transaction.
 var migrations = [schema]func(*bolt.Tx) error{
 	0: createBuckets,
+	1: createBuckets, // those of kept pages; an attempt of schema 1 reads as one without a page
 }
 
 func createBuckets(b *bolt.Tx) error {

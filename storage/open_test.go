@@ -264,18 +264,3 @@ func TestConcurrentCreators(t *testing.T) {
 		}
 	})
 }
-
-// TestBackup: a copy taken while writers work is a store.
-func TestBackup(t *testing.T) {
-	s := storagetest.Open(t)
-	enqueue(t, s, target("a"), target("b"))
-	var copied bytes.Buffer
-	if err := s.Backup(&copied); err != nil {
-		t.Fatal(err)
-	}
-	enqueue(t, s, target("c"))
-	again := storagetest.OpenAt(t, write(t, copied.Bytes()), storage.Options{})
-	if n := counters(t, again, "s").State(storage.StatePending); n != 2 {
-		t.Errorf("the copy has %d pending jobs, want 2", n)
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -50,6 +49,8 @@ type Store struct {
 	db   *bolt.DB
 	read bool
 
+	segments *segments
+
 	gather  time.Duration // see Options
 	now     func() time.Time
 	queue   chan *update  // to the writer
@@ -67,6 +68,11 @@ type Store struct {
 // Errors: ErrInUse, ErrUnreadable, ErrNewerSchema, ErrNotFound (ReadOnly and
 // no file), fs.ErrPermission, and those of the file system.
 func Open(path string, opts Options) (*Store, error) {
+	return open(path, path+PagesSuffix, opts)
+}
+
+// open is Open with the folder of kept pages anywhere.
+func open(path, pages string, opts Options) (*Store, error) {
 	if err := prepare(path, opts.ReadOnly); err != nil {
 		return nil, fmt.Errorf("opening store %s: %w", path, err)
 	}
@@ -79,7 +85,9 @@ func Open(path string, opts Options) (*Store, error) {
 		return nil, fmt.Errorf("opening store %s: %w", path, err)
 	}
 	s := &Store{
-		path: path, db: db, read: opts.ReadOnly, gather: opts.Gather, now: opts.Now,
+		path: path, db: db, read: opts.ReadOnly,
+		segments: &segments{dir: pages, store: path, noSync: opts.NoSync},
+		gather:   opts.Gather, now: opts.Now,
 		queue:   make(chan *update, 4*maxGroup),
 		stopped: make(chan struct{}),
 		ready:   map[LaneID]struct{}{},
@@ -206,16 +214,16 @@ func (s *Store) Close() error {
 	s.pending.Wait()
 	close(s.queue)
 	<-s.stopped
+	err := s.segments.close()
 	failure := s.Err()
 	if errors.Is(failure, ErrUnreadable) {
-		return nil // after a panic bbolt may keep its locks for ever, and Close would wait for them
+		return err // after a panic bbolt may keep its locks for ever, and Close would wait for them
 	}
-	var err error
 	if !s.read && failure == nil {
 		s.db.NoFreelistSync = false
-		err = guard(func() error { return s.db.Update(func(*bolt.Tx) error { return nil }) })
-		if noRoom(err) { // then the next Open searches for them
-			err = nil
+		listErr := guard(func() error { return s.db.Update(func(*bolt.Tx) error { return nil }) })
+		if !noRoom(listErr) { // else the next Open searches for them
+			err = errors.Join(err, listErr)
 		}
 	}
 	return errors.Join(err, guard(s.db.Close))
@@ -275,14 +283,6 @@ func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// Backup writes a consistent copy of the store.
-func (s *Store) Backup(w io.Writer) error {
-	return s.snapshot(func(b *bolt.Tx) error {
-		_, err := b.WriteTo(w)
-		return err
-	})
 }
 
 // Ready gives a token after lanes got ready jobs; TakeReady names them.

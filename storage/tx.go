@@ -22,12 +22,16 @@ type Tx struct {
 	ids       [sequenceCount]uint64 // last handed out; 0: not read yet
 	idsBefore [sequenceCount]uint64 // the same when this step began
 
-	undo    []change        // what this step wrote, for its rollback
-	deltas  []delta         // counters this step moved
-	totals  map[delta]int64 // counters moved by the group; n of the key is 0
-	ready   []LaneID        // lanes that got ready jobs in the group
-	written int             // bytes put by the group; 0: nothing to commit
-	broken  error           // an undo failed: the whole group must not commit
+	undo     []change        // what this step wrote, for its rollback
+	deltas   []delta         // counters this step moved
+	totals   map[delta]int64 // counters moved by the group; n of the key is 0
+	ready    []LaneID        // lanes that got ready jobs in the group
+	written  int             // bytes put by the group; 0: nothing to commit
+	frames   []byte          // of pages that the group keeps
+	framesAt int64           // where they begin in the segment
+	segments *segments       // nil in a View
+
+	broken error // an undo failed: the whole group must not commit
 }
 
 // change is one put or delete and what stood there before. The old value is

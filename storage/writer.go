@@ -71,6 +71,7 @@ func (s *Store) group(first *update) int {
 		return 0
 	}
 	tx := newTx(b, time.Time{})
+	tx.segments = s.segments
 	var acks []*update
 	u := first
 	for n := 1; ; n++ { // failed ones count, too: else a stream of them would hold up the rest
@@ -124,7 +125,27 @@ func (s *Store) finish(b *bolt.Tx, tx *Tx) error {
 	if tx.written == 0 {
 		return guard(b.Rollback)
 	}
+	if err := s.keepFrames(tx); err != nil {
+		_ = guard(b.Rollback)
+		return err
+	}
 	return s.commit(b)
+}
+
+// keepFrames makes the pages of a group durable, before the transaction that
+// names them. Its error is as commit's; nobody names what it has written.
+func (s *Store) keepFrames(tx *Tx) error {
+	if len(tx.frames) == 0 {
+		return nil
+	}
+	err := s.segments.flush(tx.frames, tx.framesAt)
+	switch {
+	case err == nil:
+		return nil
+	case noRoom(err):
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	return s.stop(fmt.Errorf("keeping pages in %s: %w", s.segments.dir, err))
 }
 
 // commit makes a transaction durable. It gives ErrFull where the disk had no
@@ -139,10 +160,10 @@ func (s *Store) commit(b *bolt.Tx) error {
 	} else if err = guard(b.Commit); err == nil {
 		err = failpoint.At(failpoint.AfterCommit, s.path)
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case noRoom(err) && s.stands() < id:
+	}
+	if noRoom(err) && s.stands() < id {
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
 	return s.stop(fmt.Errorf("committing (outcome unknown): %w", err))
@@ -164,7 +185,7 @@ func noRoom(err error) bool {
 	var write *fs.PathError
 	return slices.ContainsFunc(fullErrors, func(full syscall.Errno) bool {
 		if errors.As(err, &write) {
-			return write.Op == "write" && errors.Is(err, full)
+			return write.Op != "sync" && errors.Is(err, full)
 		}
 		// bbolt tells this one as text. It comes before anything is written.
 		return err != nil && strings.HasPrefix(err.Error(), "file resize error:") && strings.HasSuffix(err.Error(), full.Error())
@@ -173,7 +194,7 @@ func noRoom(err error) bool {
 
 // run calls fn as one step of a group: all of it happens, or none.
 func (tx *Tx) run(fn func(*Tx) error) (err error) {
-	readyBefore, writtenBefore := len(tx.ready), tx.written
+	readyBefore, writtenBefore, framesBefore := len(tx.ready), tx.written, len(tx.frames)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
@@ -186,7 +207,7 @@ func (tx *Tx) run(fn func(*Tx) error) (err error) {
 		}
 		if err != nil {
 			tx.undoAll()
-			tx.ready, tx.written = tx.ready[:readyBefore], writtenBefore
+			tx.ready, tx.written, tx.frames = tx.ready[:readyBefore], writtenBefore, tx.frames[:framesBefore]
 			return
 		}
 		tx.keep()

@@ -242,9 +242,10 @@ func TestFailedCommitStopsTheStore(t *testing.T) {
 	wg.Wait()
 	small := func(tx *Tx) error { return tx.PutRobots("p", 200, nil) }
 	_, checkErr := s.Check()
+	_, backupErr := s.Backup(filepath.Join(t.TempDir(), "backup.db"))
 	later := map[string]error{
 		"update": s.Update(context.Background(), small), "view": s.View(func(*Tx) error { return nil }), "check": checkErr,
-		"backup": s.Backup(&strings.Builder{}),
+		"backup": backupErr,
 	}
 	for i, err := range errs {
 		later[fmt.Sprint("waiting update ", i)] = err
@@ -278,10 +279,12 @@ func TestUseAfterClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, checkErr := s.Check()
+	_, backupErr := s.Backup(filepath.Join(t.TempDir(), "backup.db"))
 	for what, err := range map[string]error{
 		"update": s.Update(context.Background(), func(*Tx) error { return nil }),
 		"view":   s.View(func(*Tx) error { return nil }),
 		"check":  checkErr,
+		"backup": backupErr,
 	} {
 		if !errors.Is(err, ErrStopped) {
 			t.Errorf("%s after close: %v, want ErrStopped", what, err)

@@ -9,6 +9,10 @@ import (
 	"semel/storage"
 )
 
+// The compressor of kept pages is made when it is first used and holds
+// channels: made inside of one test's bubble it could not be used in another's.
+func init() { storage.KeepPage([]byte("<p>warm</p>")) }
+
 // Open opens a fresh store in a folder of the test's own. When the test ends,
 // the store is checked and closed.
 func Open(t testing.TB) *storage.Store {

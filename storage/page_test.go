@@ -1,0 +1,245 @@
+package storage_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"semel/failpoint"
+	"semel/storage"
+	"semel/storage/storagetest"
+)
+
+// pageOf is a page that hardly compresses, so that segments grow.
+func pageOf(seed uint64, size int) []byte {
+	r := rand.New(rand.NewPCG(seed, 1))
+	page := make([]byte, size)
+	for i := range page {
+		page[i] = byte(r.Uint32())
+	}
+	return page
+}
+
+// keep completes a new job with a page and gives the page's hash.
+func keep(t testing.TB, s *storage.Store, target string, page []byte) storage.PageHash {
+	t.Helper()
+	enqueue(t, s, storage.NewJob{Key: storage.JobKey{Source: "s", Target: target}, URL: "http://h/" + target, Host: "h"})
+	j := claimOne(t, s)
+	k := storage.KeepPage(page)
+	update(t, s, func(tx *storage.Tx) error {
+		_, err := tx.CompleteJob(j.Lease(), storage.Completion{
+			Attempt: storage.Attempt{Kept: k, ContentType: "text/html", FinalURL: j.URL},
+			Mode:    storage.WriteUpsert,
+			Records: []storage.NewObservation{{Key: target, Data: []byte(`{}`)}},
+		})
+		return err
+	})
+	return k.Hash
+}
+
+func wantPage(t testing.TB, s *storage.Store, h storage.PageHash, want []byte) {
+	t.Helper()
+	got, err := s.ReadPage(h)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("page %s: %d bytes (%v), want %d", h, len(got), err, len(want))
+	}
+}
+
+func segmentFiles(t testing.TB, path string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(path+storage.PagesSuffix, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func TestPagesAreKeptOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "semel.db")
+	s := storagetest.OpenAt(t, path, storage.Options{NoSync: true})
+	page := []byte(strings.Repeat("<p>the same on every page</p>", 1000))
+	h := keep(t, s, "a", page)
+	size := func() (n int64) {
+		for _, name := range segmentFiles(t, path) {
+			info, err := os.Stat(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += info.Size()
+		}
+		return n
+	}
+	first := size()
+	if first == 0 || first > int64(len(page)/10) {
+		t.Errorf("a page of %d bytes that repeats itself takes %d", len(page), first)
+	}
+	if again := keep(t, s, "b", page); again != h || size() != first {
+		t.Errorf("the same page again takes %d bytes more", size()-first)
+	}
+	wantPage(t, s, h, page)
+	if _, err := s.ReadPage(storage.PageHash{1}); !errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("a page that was never kept: %v", err)
+	}
+}
+
+// A lost lease keeps nothing, and an update that fails gives its place back.
+func TestPagesOfFailedUpdates(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "semel.db")
+	s := storagetest.OpenAt(t, path, storage.Options{NoSync: true})
+	enqueue(t, s, target("a"))
+	j := claimOne(t, s)
+	k := storage.KeepPage(pageOf(1, 1000))
+	fail := errors.New("no")
+	err := s.Update(t.Context(), func(tx *storage.Tx) error {
+		if err := tx.RetryJob(j.Lease(), storage.Attempt{Kept: k, Category: storage.CategoryValidation}, tx.Now); err != nil {
+			return err
+		}
+		return fail
+	})
+	if !errors.Is(err, fail) {
+		t.Fatal(err)
+	}
+	lost := j.Lease()
+	lost.Generation++
+	update(t, s, func(tx *storage.Tx) error {
+		if _, err := tx.CompleteJob(lost, storage.Completion{Attempt: storage.Attempt{Kept: k}}); !errors.Is(err, storage.ErrLeaseLost) {
+			t.Errorf("%v", err)
+		}
+		return nil
+	})
+	if _, err := s.ReadPage(k.Hash); !errors.Is(err, storage.ErrNotFound) || len(segmentFiles(t, path)) != 0 {
+		t.Errorf("%v, %v", err, segmentFiles(t, path))
+	}
+	other := keep(t, s, "b", pageOf(2, 1000))
+	wantPage(t, s, other, pageOf(2, 1000))
+}
+
+// A disk that is full while a page is appended fails the outcome whole, and its
+// place is used again; one that fails a sync stops the store. A page that a
+// death left behind in a segment is nobody's.
+func TestPagesOnABadDisk(t *testing.T) {
+	for _, c := range []struct {
+		point failpoint.Point
+		err   error
+		want  error
+	}{
+		{failpoint.AppendPages, &os.PathError{Op: "write", Err: syscall.ENOSPC}, storage.ErrFull},
+		{failpoint.AppendPages, &os.PathError{Op: "write", Err: syscall.EIO}, storage.ErrStopped},
+		{failpoint.SyncPages, &os.PathError{Op: "sync", Err: syscall.ENOSPC}, storage.ErrStopped},
+		{failpoint.BeforeCommit, &os.PathError{Op: "write", Err: syscall.ENOSPC}, storage.ErrFull},
+		{failpoint.BeforeCommit, syscall.EIO, storage.ErrStopped},
+	} {
+		t.Run(fmt.Sprint(c.point, c.err), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "semel.db")
+			s, err := storage.Open(path, storage.Options{NoSync: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := keep(t, s, "a", pageOf(1, 5000))
+			enqueue(t, s, target("b"))
+			j := claimOne(t, s)
+			lost := storage.KeepPage(pageOf(2, 7000))
+			t.Cleanup(func() { failpoint.Set(nil) })
+			failpoint.Set(func(p failpoint.Point, _ string) error {
+				if p == c.point {
+					return c.err
+				}
+				return nil
+			})
+			err = s.Update(t.Context(), func(tx *storage.Tx) error {
+				return tx.RetryJob(j.Lease(), storage.Attempt{Kept: lost, Category: storage.CategoryValidation}, tx.Now)
+			})
+			failpoint.Set(nil)
+			if !errors.Is(err, c.want) {
+				t.Fatalf("%v", err)
+			}
+			if errors.Is(c.want, storage.ErrStopped) {
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				s = storagetest.OpenAt(t, path, storage.Options{NoSync: true})
+			} else {
+				defer func() {
+					storagetest.Check(t, s)
+					s.Close()
+				}()
+			}
+			next := keep(t, s, "c", pageOf(3, 6000))
+			wantPage(t, s, first, pageOf(1, 5000))
+			wantPage(t, s, next, pageOf(3, 6000))
+			if _, err := s.ReadPage(lost.Hash); !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("the lost page: %v", err)
+			}
+		})
+	}
+}
+
+// TestBackup: while writers work, a copy is taken that is a store with all its
+// pages; it replaces an older one whole.
+func TestBackup(t *testing.T) {
+	dir := t.TempDir()
+	path, backup := filepath.Join(dir, "semel.db"), filepath.Join(dir, "backup.db")
+	s := storagetest.OpenAt(t, path, storage.Options{NoSync: true})
+	want := map[storage.PageHash][]byte{}
+	for i := range uint64(5) {
+		page := pageOf(i, 3000)
+		want[keep(t, s, fmt.Sprint("early", i), page)] = page
+	}
+	if _, err := s.Backup(backup); err != nil {
+		t.Fatal(err)
+	}
+	page := pageOf(77, 3000)
+	want[keep(t, s, "second backup", page)] = page
+
+	ctx, stop := context.WithCancel(t.Context())
+	written := make(chan int)
+	go func() {
+		n := 0
+		for ; ctx.Err() == nil; n++ {
+			keep(t, s, fmt.Sprint("busy", n), pageOf(uint64(100+n), 3000))
+		}
+		written <- n
+	}()
+	done, err := s.Backup(backup)
+	stop()
+	n := <-written
+	if err != nil || done.Segments != 1 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	t.Logf("%d jobs were written meanwhile", n)
+	if names := segmentFiles(t, backup); len(names) != 1 {
+		t.Errorf("segments of the backup: %v", names)
+	}
+	// Restoring is putting both in place.
+	restored := filepath.Join(t.TempDir(), "semel.db")
+	for _, suffix := range []string{"", storage.PagesSuffix} {
+		if err := os.Rename(backup+suffix, restored+suffix); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := storagetest.OpenAt(t, restored, storage.Options{NoSync: true})
+	for h, page := range want {
+		wantPage(t, again, h, page)
+	}
+	keep(t, again, "after the restore", pageOf(99, 3000))
+}
+
+func TestBackupRefusesTheStoreItself(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "semel.db")
+	s := storagetest.OpenAt(t, path, storage.Options{NoSync: true})
+	for _, to := range []string{path, filepath.Dir(path), filepath.Join(filepath.Dir(path), "no", "such", "folder")} {
+		if _, err := s.Backup(to); err == nil {
+			t.Errorf("a backup to %s", to)
+		}
+	}
+	if names, err := os.ReadDir(filepath.Dir(path)); err != nil || len(names) != 1 {
+		t.Errorf("left behind: %v (%v)", names, err)
+	}
+}
