@@ -13,6 +13,9 @@ var (
 	ErrUnreadable = errors.New("store is unreadable")
 	// ErrNewerSchema: a newer version of this program wrote the store.
 	ErrNewerSchema = errors.New("store was written by a newer version of semel")
+	// ErrOlderSchema: the store was opened for reading only and is of an older
+	// version; opening it for writing migrates it.
+	ErrOlderSchema = errors.New("store was written by an older version of semel")
 	// ErrDamaged: a store or its copy contradicts itself; semel verify names
 	// each place.
 	ErrDamaged = errors.New("store is damaged")

@@ -14,17 +14,19 @@ var schemaKey = []byte("schema")
 
 // migrations bring a store from version i to i+1, all inside one transaction.
 var migrations = [schema]func(*bolt.Tx) error{
-	0: createBuckets,
-	1: createBuckets, // those of kept pages; an attempt of schema 1 reads as one without a page
+	0: createBuckets(bucketNames[:bucketPage]...),
+	1: createBuckets(bucketNames[bucketPage], bucketNames[bucketSegment]), // an attempt of schema 1 reads as one without a page
 }
 
-func createBuckets(b *bolt.Tx) error {
-	for _, name := range bucketNames {
-		if _, err := b.CreateBucketIfNotExists([]byte(name)); err != nil {
-			return fmt.Errorf("creating bucket %s: %w", name, err)
+func createBuckets(names ...string) func(*bolt.Tx) error {
+	return func(b *bolt.Tx) error {
+		for _, name := range names {
+			if _, err := b.CreateBucket([]byte(name)); err != nil {
+				return fmt.Errorf("creating bucket %s: %w", name, err)
+			}
 		}
+		return nil
 	}
-	return nil
 }
 
 // schemaOf is 0 for a file without a store in it.
@@ -59,6 +61,9 @@ func migrate(b *bolt.Tx) error {
 			return fmt.Errorf("migrating from schema %d: %w", version, err)
 		}
 	}
+	if err := checkBuckets(b); err != nil {
+		return err
+	}
 	return b.Bucket([]byte(bucketNames[bucketMeta])).Put(schemaKey, appendU32(nil, version))
 }
 
@@ -71,7 +76,7 @@ func checkSchema(b *bolt.Tx) error {
 	case version > schema:
 		return fmt.Errorf("%w: schema %d, this program knows %d", ErrNewerSchema, version, schema)
 	case version < schema:
-		return fmt.Errorf("store has schema %d and must be brought to %d first: run semel run --once", version, schema)
+		return fmt.Errorf("%w: schema %d, this program works with %d", ErrOlderSchema, version, schema)
 	}
 	return checkBuckets(b)
 }

@@ -77,8 +77,8 @@ func TestOpenRefuses(t *testing.T) {
 		"no folder":   {filepath.Join(t.TempDir(), "none", "semel.db"), fs.ErrNotExist},
 		"foreign":     {boltFile(t, "theirs", nil), storage.ErrUnreadable},
 		"no schema":   {boltFile(t, "meta", nil), storage.ErrUnreadable},
-		"newer":       {boltFile(t, "meta", []byte{0, 0, 0, 2}), storage.ErrNewerSchema},
-		"no buckets":  {boltFile(t, "meta", []byte{0, 0, 0, 1}), storage.ErrUnreadable},
+		"newer":       {boltFile(t, "meta", []byte{0, 0, 0, storage.Schema + 1}), storage.ErrNewerSchema},
+		"no buckets":  {boltFile(t, "meta", []byte{0, 0, 0, storage.Schema}), storage.ErrUnreadable},
 		"odd version": {boltFile(t, "meta", []byte{1}), storage.ErrUnreadable},
 	} {
 		for _, readOnly := range []bool{false, true} {
