@@ -103,6 +103,12 @@ func decodeAttempt(key, b []byte) (Attempt, error) {
 	return a, nil
 }
 
+// Gone reports whether it completed since the page said that there is no such
+// target.
+func (a *Attempt) Gone() bool {
+	return a.Outcome == OutcomeComplete && (a.Status == 404 || a.Status == 410)
+}
+
 // saveAttempt writes the attempt that a running job is in.
 func (tx *Tx) saveAttempt(j *Job, a Attempt) error {
 	a.Job, a.Generation, a.Owner, a.Start, a.End = j.ID, j.Generation, j.Owner, j.ClaimedAt, tx.Now

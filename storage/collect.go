@@ -112,7 +112,7 @@ func (s *Store) movePages(ctx context.Context, id uint32, r segmentRecord) error
 // movePage gives a page its new place, if it stands in this frame.
 func (tx *Tx) movePage(from uint32, frame foundFrame) error {
 	h := PageHash(frame.data[8:frameHeader])
-	old, err := tx.page(h)
+	old, err := tx.pageAt(h)
 	if errors.Is(err, ErrNotFound) || err == nil && (old.segment != from || old.offset != frame.offset) {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -244,6 +245,16 @@ func appendJSON(b []byte, text string) []byte {
 	b = append(b, '"')
 	b = append(b, text...)
 	return append(b, '"')
+}
+
+// Observation reads the one under a key. Error: ErrNotFound.
+func (tx *Tx) Observation(key JobKey) (*Observation, error) {
+	place := observationKey(key)
+	v := tx.get(bucketObservation, place)
+	if v == nil {
+		return nil, fmt.Errorf("observation %s: %w", key, ErrNotFound)
+	}
+	return decodeObservation(place, v)
 }
 
 // Observations calls fn with up to limit observations of a source in the order

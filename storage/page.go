@@ -55,8 +55,8 @@ var codec = sync.OnceValues(func() (*zstd.Encoder, *zstd.Decoder) {
 // far below by engine.max_body.
 const maxPage = 1 << 30
 
-// pageRecord says where a page stands and how many attempts name it.
-type pageRecord struct {
+// pagePlace says where a page stands and how many attempts name it.
+type pagePlace struct {
 	segment uint32
 	offset  uint64 // of its frame in the segment
 	size    uint32 // of the frame
@@ -65,7 +65,7 @@ type pageRecord struct {
 
 const pageVersion = 1
 
-func (p pageRecord) encode() []byte {
+func (p pagePlace) encode() []byte {
 	e := newEncoder(pageVersion, 21)
 	e.u32(p.segment)
 	e.u64(p.offset)
@@ -74,27 +74,27 @@ func (p pageRecord) encode() []byte {
 	return e.b
 }
 
-// page reads where a page stands. Error: ErrNotFound.
-func (tx *Tx) page(h PageHash) (pageRecord, error) {
+// pageAt reads where a page stands. Error: ErrNotFound.
+func (tx *Tx) pageAt(h PageHash) (pagePlace, error) {
 	v := tx.get(bucketPage, h[:])
 	if v == nil {
-		return pageRecord{}, fmt.Errorf("page %s: %w", h, ErrNotFound)
+		return pagePlace{}, fmt.Errorf("page %s: %w", h, ErrNotFound)
 	}
 	return decodePage(h[:], v)
 }
 
-func decodePage(key, v []byte) (pageRecord, error) {
+func decodePage(key, v []byte) (pagePlace, error) {
 	d := newDecoder(pageVersion, v)
-	p := pageRecord{d.u32(), d.u64(), d.u32(), d.u32()}
+	p := pagePlace{d.u32(), d.u64(), d.u32(), d.u32()}
 	if err := d.done(); err != nil {
-		return pageRecord{}, &RecordError{bucketNames[bucketPage], bytes.Clone(key), err}
+		return pagePlace{}, &RecordError{bucketNames[bucketPage], bytes.Clone(key), err}
 	}
 	return p, nil
 }
 
 // keepPage adds a reference to a page, and the page where it is new.
 func (tx *Tx) keepPage(k *KeptPage) error {
-	p, err := tx.page(k.Hash)
+	p, err := tx.pageAt(k.Hash)
 	if errors.Is(err, ErrNotFound) {
 		p, err = tx.appendFrame(k.frame)
 	}
@@ -107,7 +107,7 @@ func (tx *Tx) keepPage(k *KeptPage) error {
 
 // dropPage takes a reference from a page; one that no attempt names is gone.
 func (tx *Tx) dropPage(h PageHash) error {
-	p, err := tx.page(h)
+	p, err := tx.pageAt(h)
 	if err != nil {
 		return err
 	}
@@ -124,10 +124,10 @@ func (tx *Tx) dropPage(h PageHash) error {
 // where its segment is missing or damaged, ErrStopped.
 func (s *Store) ReadPage(h PageHash) ([]byte, error) {
 	for {
-		var p pageRecord
+		var p pagePlace
 		var in segmentRecord
 		err := s.View(func(tx *Tx) (err error) {
-			if p, err = tx.page(h); err == nil {
+			if p, err = tx.pageAt(h); err == nil {
 				in, err = tx.segment(p.segment)
 			}
 			return err
@@ -144,10 +144,10 @@ func (s *Store) ReadPage(h PageHash) ([]byte, error) {
 
 // moved reports whether a page stands elsewhere by now: its segment was
 // collected between the look and the read.
-func (s *Store) moved(h PageHash, from pageRecord) bool {
+func (s *Store) moved(h PageHash, from pagePlace) bool {
 	moved := false
 	_ = s.View(func(tx *Tx) error {
-		p, err := tx.page(h)
+		p, err := tx.pageAt(h)
 		moved = err != nil || p.segment != from.segment
 		return nil
 	})

@@ -118,17 +118,17 @@ func (tx *Tx) moveLive(id uint32, by int64) error {
 }
 
 // appendFrame gives a frame its place. It is written when the group commits.
-func (tx *Tx) appendFrame(frame []byte) (pageRecord, error) {
+func (tx *Tx) appendFrame(frame []byte) (pagePlace, error) {
 	id, r, err := tx.segments.place(tx)
 	if err != nil {
-		return pageRecord{}, err
+		return pagePlace{}, err
 	}
 	if len(tx.frames) == 0 {
 		tx.framesAt = int64(r.size)
 	}
 	tx.frames = append(tx.frames, frame...)
 	tx.written += len(frame)
-	p := pageRecord{segment: id, offset: r.size, size: uint32(len(frame))}
+	p := pagePlace{segment: id, offset: r.size, size: uint32(len(frame))}
 	r.size += uint64(len(frame))
 	r.live += uint64(len(frame))
 	return p, tx.put(bucketSegment, segmentKey(id), r.encode())
@@ -229,7 +229,7 @@ func (g *segments) close() error {
 }
 
 // read gives the page in a frame. Its error is a *RecordError.
-func (g *segments) read(name string, p pageRecord, h PageHash) (body []byte, err error) {
+func (g *segments) read(name string, p pagePlace, h PageHash) (body []byte, err error) {
 	frame, err := readFrame(filepath.Join(g.dir, name), p)
 	if err == nil {
 		body, err = openFrame(frame, h)
@@ -240,7 +240,7 @@ func (g *segments) read(name string, p pageRecord, h PageHash) (body []byte, err
 	return body, nil
 }
 
-func readFrame(path string, p pageRecord) ([]byte, error) {
+func readFrame(path string, p pagePlace) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"semel/engine/fetch"
+	"semel/storage"
+)
+
+// replayRows is how many jobs or rows one look at a store reads.
+const replayRows = 500
+
+// Replay is what parsing kept pages again has shown.
+type Replay struct {
+	Pages   int // parsed again: those that completed a job under today's version of the rules
+	Missing int // jobs that completed without a page kept, or under another version
+	Rows    int // observations that were made again and compared
+	Unlike  []Unlike
+}
+
+// Unlike is an observation that came out differently.
+type Unlike struct {
+	Key  string // of the observation, or of the job whose page no longer parses
+	What string
+}
+
+// Replay parses the kept pages of a source's complete jobs again, commits their
+// records to the empty store scratch as the jobs did to theirs, and compares
+// the observations of both. Errors: storage.ErrNotFound (no such source),
+// *storage.RecordError where a page is damaged, those of the stores.
+func (e *Engine) Replay(ctx context.Context, source string, scratch *storage.Store) (Replay, error) {
+	src := e.sources[source]
+	if src == nil {
+		return Replay{}, fmt.Errorf("source %s: %w", source, storage.ErrNotFound)
+	}
+	p := &replay{engine: e, src: src, scratch: scratch}
+	if err := p.parse(ctx); err != nil {
+		return p.done, err
+	}
+	return p.done, p.compare(ctx)
+}
+
+type replay struct {
+	engine  *Engine
+	src     *Source
+	scratch *storage.Store
+	done    Replay
+}
+
+// parse takes every page to the scratch store.
+func (p *replay) parse(ctx context.Context) error {
+	for after, more := uint64(0), true; more; {
+		var jobs []*storage.Job
+		err := p.engine.opts.Store.View(func(tx *storage.Tx) (err error) {
+			after, err = tx.Jobs(after, replayRows, func(j *storage.Job) bool {
+				if j.Key.Source == p.src.Name && j.State == storage.StateComplete {
+					jobs = append(jobs, j)
+				}
+				return true
+			})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, j := range jobs {
+			if err := p.job(ctx, j); err != nil {
+				return fmt.Errorf("reading the page of job %s again: %w", j.Key, err)
+			}
+		}
+		more = after != 0
+	}
+	return nil
+}
+
+// job parses the page that completed a job.
+func (p *replay) job(ctx context.Context, j *storage.Job) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	made, err := p.completing(j)
+	if err != nil {
+		return err
+	}
+	if made.Page.IsZero() || made.ParserVersion != p.src.Rules.Version() {
+		p.done.Missing++
+		return nil
+	}
+	body, err := p.engine.opts.Store.ReadPage(made.Page)
+	if err != nil {
+		return err
+	}
+	p.done.Pages++
+	a := &attempt{engine: p.engine, src: p.src, job: j}
+	r := result{gone: made.Gone(), record: storage.Attempt{FinalURL: made.FinalURL}}
+	if !r.gone {
+		a.parse(ctx, &fetch.Page{Body: body, ContentType: made.ContentType, FinalURL: made.FinalURL}, &r)
+	}
+	if r.failure != nil {
+		p.unlike(j.Key, "its page no longer gives records: %s (%s)", r.failure.reason, r.failure.category)
+		return nil
+	}
+	return p.commit(ctx, j, a.completion(r))
+}
+
+func (p *replay) unlike(key storage.JobKey, format string, args ...any) {
+	p.done.Unlike = append(p.done.Unlike, Unlike{key.String(), fmt.Sprintf(format, args...)})
+}
+
+// completing is the attempt that a complete job ended with.
+func (p *replay) completing(j *storage.Job) (last storage.Attempt, err error) {
+	err = p.engine.opts.Store.View(func(tx *storage.Tx) error {
+		attempts, err := tx.Attempts(j.ID)
+		for _, a := range attempts {
+			if a.Outcome == storage.OutcomeComplete {
+				last = a
+			}
+		}
+		return err
+	})
+	return last, err
+}
+
+// commit does in the scratch store what the job did in its own.
+func (p *replay) commit(ctx context.Context, j *storage.Job, c storage.Completion) error {
+	c.Sinks = nil
+	return p.scratch.Update(ctx, func(tx *storage.Tx) error {
+		again := storage.NewJob{
+			Key: j.Key, Country: j.Country, Window: j.Window, Scope: j.Scope, Version: j.Version,
+			URL: j.URL, Host: "replay", Vars: j.Vars,
+		}
+		if _, err := tx.EnqueueJob(again); err != nil {
+			return err
+		}
+		claimed, err := tx.ClaimJobs("replay", p.engine.opts.Lease, []storage.ClaimGroup{{Lanes: tx.ReadyLanes(), Max: 1}})
+		if err != nil {
+			return err
+		}
+		_, err = tx.CompleteJob(claimed[0][0].Lease(), c)
+		return err
+	})
+}
+
+// compare looks at each observation from both sides. One that came from a job
+// whose page was not read again is left out.
+func (p *replay) compare(ctx context.Context) error {
+	err := p.each(ctx, p.scratch, func(again *storage.Observation) error {
+		was, err := lookup(p.engine.opts.Store, again.Key)
+		switch {
+		case errors.Is(err, storage.ErrNotFound):
+			p.unlike(again.Key, "its page gives it now, and did not")
+			return nil
+		case err != nil:
+			return err
+		}
+		made, err := p.madeAgain(was)
+		if err != nil || !made {
+			return err
+		}
+		p.done.Rows++
+		if was.Gone != again.Gone || !bytes.Equal(was.Data, again.Data) {
+			p.unlike(again.Key, "it was %s, and is %s", was.Data, again.Data)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return p.each(ctx, p.engine.opts.Store, func(was *storage.Observation) error {
+		made, err := p.madeAgain(was)
+		if err != nil || !made {
+			return err
+		}
+		_, err = lookup(p.scratch, was.Key)
+		if errors.Is(err, storage.ErrNotFound) {
+			p.unlike(was.Key, "its page gave it, and does not now")
+			return nil
+		}
+		return err
+	})
+}
+
+// madeAgain reports whether the job that an observation came from is in the
+// scratch store.
+func (p *replay) madeAgain(o *storage.Observation) (bool, error) {
+	key, err := storage.ParseJobKey(o.Job)
+	if err != nil {
+		return false, err
+	}
+	err = p.scratch.View(func(tx *storage.Tx) error {
+		_, err := tx.JobByKey(key)
+		return err
+	})
+	if errors.Is(err, storage.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func lookup(s *storage.Store, key storage.JobKey) (o *storage.Observation, err error) {
+	err = s.View(func(tx *storage.Tx) (err error) {
+		o, err = tx.Observation(key)
+		return err
+	})
+	return o, err
+}
+
+// each calls fn with the source's observations in a store, outside of any
+// transaction.
+func (p *replay) each(ctx context.Context, s *storage.Store, fn func(*storage.Observation) error) error {
+	for after, more := []byte(nil), true; more; more = after != nil {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var rows []*storage.Observation
+		err := s.View(func(tx *storage.Tx) (err error) {
+			after, err = tx.Observations(p.src.Name, after, replayRows, func(o *storage.Observation) error {
+				rows = append(rows, o)
+				return nil
+			})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, o := range rows {
+			if err := fn(o); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"semel/parser"
+	"semel/storage"
+	"semel/storage/storagetest"
+)
+
+func fieldRules(t *testing.T, css string) *parser.Rules {
+	t.Helper()
+	rules, err := parser.Compile(parser.Spec{Version: 1, Fields: []parser.Field{
+		{Name: "title", Rule: parser.Rule{CSS: css}, Required: true},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+// Pages read again under the same rules give the same observations; under
+// others each that differs is named.
+func TestReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
+			switch req.URL.Path {
+			case "/p/001":
+				return respond(404, "no such thing"), nil
+			case "/p/002":
+				return respond(200, "<h1>Two</h1>"), nil // without a title element
+			}
+			return product(req.URL.Path), nil
+		})
+		src := source(t, 8)
+		src.Gone = true
+		opts := options(s, web, src)
+		opts.Bodies = BodiesAll
+		runOnce(t, opts)
+		// One more, collected while no pages were kept.
+		opts.Bodies = BodiesNone
+		opts.Sources[0] = source(t, 9)
+		runOnce(t, opts)
+
+		got := replayed(t, opts)
+		if got.Pages != 8 || got.Rows != 8 || got.Missing != 1 || len(got.Unlike) != 0 {
+			t.Errorf("the same rules: %+v", got)
+		}
+		opts.Sources[0].Rules = fieldRules(t, "title")
+		got = replayed(t, opts)
+		if got.Pages != 8 || got.Rows != 7 || len(got.Unlike) != 7 {
+			t.Fatalf("other rules: %+v", got)
+		}
+		text := ""
+		for _, u := range got.Unlike {
+			text += u.Key + ": " + u.What + "\n"
+		}
+		for _, want := range []string{
+			"shop:002:-:-:-:-: its page no longer gives records: ",
+			`shop:003:-:-:-:-: it was {"title":"Thing /p/003"}, and is {"title":"page /p/003"}`,
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q is not in\n%s", want, text)
+			}
+		}
+	})
+}
+
+func replayed(t *testing.T, opts Options) Replay {
+	t.Helper()
+	e, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	scratch := storagetest.OpenAt(t, filepath.Join(t.TempDir(), "scratch.db"), storage.Options{NoSync: true})
+	got, err := e.Replay(t.Context(), "shop", scratch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
