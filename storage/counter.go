@@ -23,7 +23,10 @@ const (
 	MetricRetries       = "retries/"                 // + category: times it led to another attempt
 	MetricFailures      = "failures/"                // + category: jobs now failed for it
 	metricState         = "state/"                   // + state: jobs in it now
+	MetricDelivered     = "delivered/"               // + sink, under source "": events it has acknowledged
 	metricDuration      = "duration/"                // + bucket: attempts whose duration fell into it
+	metricPruned        = "pruned/"                  // + metric: how much of it is of attempts that Prune deleted
+	metricDay           = "day/"                     // + day, "/" and metric: how much of it came on that day (UTC)
 )
 
 const (
@@ -31,12 +34,31 @@ const (
 	maxDurationBucket    = 200 // 2^50 ms; no attempt takes longer
 )
 
+const (
+	day = 24 * time.Hour
+	// trendDays is the length of the time that Trend compares with; a week
+	// holds a weekend and a start of the week.
+	trendDays = 7
+	// daysKept is how long daily counts are kept: what Trend reads, and a day
+	// for a clock that is set back.
+	daysKept = (2 + trendDays + 1) * day
+)
+
 // count moves a counter; it is written when the group commits.
 func (tx *Tx) count(source, metric string, n int64) {
-	if n != 0 {
-		tx.deltas = append(tx.deltas, delta{source, metric, n})
+	if n == 0 {
+		return
+	}
+	tx.deltas = append(tx.deltas, delta{source, metric, n})
+	switch metric {
+	case MetricAttempts, MetricDuplicates, MetricStaleCommits: // what Trend is asked for
+		tx.deltas = append(tx.deltas, delta{source, dayMetric(tx.Now, metric), n})
 	}
 }
+
+func dayName(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+
+func dayMetric(t time.Time, metric string) string { return metricDay + dayName(t) + "/" + metric }
 
 func (tx *Tx) flushCounters() error {
 	for d, n := range tx.totals {
@@ -83,6 +105,19 @@ func (c Counters) By(metric string) map[Category]int64 {
 		}
 	}
 	return by
+}
+
+// Trend is how much one of MetricAttempts, MetricDuplicates and
+// MetricStaleCommits grew today and yesterday (UTC), and in the seven days
+// before these.
+func (c Counters) Trend(metric string, now time.Time) (recent, before int64) {
+	for i := range 2 {
+		recent += c[dayMetric(now.Add(-time.Duration(i)*day), metric)]
+	}
+	for i := range trendDays {
+		before += c[dayMetric(now.Add(-time.Duration(2+i)*day), metric)]
+	}
+	return recent, before
 }
 
 // DurationQuantile estimates the q-quantile (0 to 1) of how long attempts

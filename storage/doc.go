@@ -32,7 +32,7 @@
 //	                                                    Observation
 //	event    seq u64                                    Event
 //	outbox   sink 0 | seq u64                           -          one row per sink that wants the event
-//	counter  source 0 | metric                          i64
+//	counter  source 0 | metric                          i64, see counter.go
 //	robots   origin                                     fetched at, status, body
 //	host     host                                       not asked before this time, u64
 //	page     SHA-256 of a kept page                     its segment, place and size there, attempts that name it
@@ -53,6 +53,8 @@
 //   - Counters of states and of failures equal a recount (Check).
 //   - A page that an attempt names is durable in its segment before the
 //     transaction that names it.
+//   - Prune deletes no job without a window, none that is open or that an
+//     observation came from, and no event that a sink waits for.
 //   - No credential ever reaches this package.
 //
 // # Transactions

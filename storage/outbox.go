@@ -159,6 +159,34 @@ func (tx *Tx) PendingEvents(sink string, limit int) ([]*Event, error) {
 	return events, nil
 }
 
+// AckEvents notes that a sink has some events. One that it did not wait for
+// changes nothing: a delivery may be acknowledged twice.
+func (tx *Tx) AckEvents(sink string, seqs []uint64) error {
+	for _, seq := range seqs {
+		key := outboxKey(sink, seq)
+		if tx.get(bucketOutbox, key) == nil {
+			continue
+		}
+		if err := tx.remove(bucketOutbox, key); err != nil {
+			return err
+		}
+		tx.count("", MetricDelivered+sink, 1)
+	}
+	return nil
+}
+
+// waitingSinks are the sinks that wait for an event: one seek each.
+func (tx *Tx) waitingSinks() []string {
+	var sinks []string
+	c := tx.bucket(bucketOutbox).Cursor()
+	for k, _ := c.First(); len(k) > 0; {
+		sink, _, _ := bytes.Cut(k, []byte{0})
+		sinks = append(sinks, string(sink))
+		k, _ = c.Seek(append(bytes.Clone(sink), 1))
+	}
+	return sinks
+}
+
 // PendingBySink counts the events that each sink has not acknowledged.
 func (tx *Tx) PendingBySink() (map[string]int64, error) {
 	pending := map[string]int64{}

@@ -1,0 +1,418 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Retention says how long history is kept. Zero fields keep it for ever.
+type Retention struct {
+	// Attempts is how long a job's story is kept after the job has ended: its
+	// attempts, and where its key has a window, the job itself. A job without
+	// one stays: it is what makes "once" true. So does one that an observation
+	// came from.
+	Attempts time.Duration
+	// Events is how long an event is kept that no sink waits for.
+	Events time.Duration
+}
+
+// Pruned counts what a Prune deleted.
+type Pruned struct{ Attempts, Jobs, Events, Robots int }
+
+const (
+	// pruneKeys bounds what one transaction deletes, as all outcomes that come
+	// in meanwhile wait for it (design notes, storage §5.2: a few milliseconds).
+	pruneKeys = 2000
+	// pruneRows bounds what one look reads, so that no snapshot is held long.
+	pruneRows = 1000
+	// robotsKept is how long a robots.txt is kept that nobody fetched anew: it
+	// is believed for a day.
+	robotsKept = 7 * 24 * time.Hour
+)
+
+// Prune deletes what r no longer keeps, oldest first, in transactions so short
+// that writers beside it hardly notice. It may end between any two of them
+// (ctx, an error): what is left is for the next call.
+//
+// A window whose job is forgotten can be made again by who asks for it by name,
+// and is then collected again. What it brings follows the write rules, so that
+// no newer fact changes.
+func (s *Store) Prune(ctx context.Context, now time.Time, r Retention) (Pruned, error) {
+	p := &pruner{store: s, ctx: ctx}
+	for _, step := range []struct {
+		kept  time.Duration
+		prune func(before time.Time) error
+	}{
+		{r.Attempts, p.jobs},
+		{r.Events, p.events},
+		{robotsKept, p.robots},
+		{daysKept, p.days},
+	} {
+		if step.kept == 0 {
+			continue
+		}
+		if err := step.prune(now.Add(-step.kept)); err != nil {
+			return p.done, fmt.Errorf("pruning %s: %w", s.path, err)
+		}
+	}
+	return p.done, nil
+}
+
+// pruner is one Prune.
+type pruner struct {
+	store *Store
+	ctx   context.Context
+	done  Pruned
+}
+
+// each calls fn with the entries of a bucket in their order until it gives
+// false, and then after every pruneRows of them, outside of any snapshot.
+func (p *pruner) each(id bucket, fn func(tx *Tx, k, v []byte) (bool, error), then func() error) error {
+	var after []byte
+	for more := true; more; more = after != nil {
+		if err := p.ctx.Err(); err != nil {
+			return err
+		}
+		err := p.store.View(func(tx *Tx) (err error) {
+			after, err = tx.page(id, after, func(k, v []byte) (bool, error) { return fn(tx, k, v) })
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := then(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// update is the store's, and does nothing once ctx is over.
+func (p *pruner) update(fn func(*Tx) error) error {
+	if err := p.ctx.Err(); err != nil {
+		return err
+	}
+	return p.store.Update(p.ctx, fn)
+}
+
+// page calls fn with up to pruneRows entries behind a key (nil: from the first)
+// until it gives false. It gives the last one's key, nil when that was all.
+func (tx *Tx) page(id bucket, after []byte, fn func(k, v []byte) (bool, error)) ([]byte, error) {
+	c := tx.bucket(id).Cursor()
+	k, v := c.Seek(after)
+	if after != nil && bytes.Equal(k, after) {
+		k, v = c.Next()
+	}
+	for n := 1; k != nil; n++ {
+		more, err := fn(k, v)
+		if err != nil || !more {
+			return nil, err
+		}
+		if n == pruneRows {
+			return bytes.Clone(k), nil
+		}
+		k, v = c.Next()
+	}
+	return nil, nil
+}
+
+// wornJob is a job that ended long ago and of which something can go.
+type wornJob struct {
+	id  uint64
+	key string // "" where the job itself must stay
+}
+
+// jobs deletes the story of jobs that ended before a time. What it looks up
+// first stays true while it works: no job that ended before the time gets an
+// event or an observation anew without moving, and one that moves is spared.
+func (p *pruner) jobs(before time.Time) error {
+	unnamed, err := p.unnamed(before)
+	if err != nil {
+		return err
+	}
+	cited, err := p.citations()
+	if err != nil {
+		return err
+	}
+	var worn []wornJob
+	return p.each(bucketJob, func(tx *Tx, k, v []byte) (bool, error) {
+		j, err := decodeJob(tailID(k), v)
+		if err != nil || !j.Created.Before(before) { // ids are in the order of creation: all that follow are younger
+			return false, err
+		}
+		if !j.endedBefore(before) {
+			return true, nil
+		}
+		w := wornJob{id: j.ID}
+		if !j.Key.Window.IsZero() && j.endedBefore(unnamed) {
+			if key := j.Key.String(); !cited.has(key) {
+				w.key = key
+			}
+		}
+		if w.key != "" || tx.hasAttempts(j.ID) {
+			worn = append(worn, w)
+		}
+		return true, nil
+	}, func() (err error) {
+		for len(worn) > 0 && err == nil {
+			worn, err = p.forgetJobs(worn, before)
+		}
+		return err
+	})
+}
+
+func (j *Job) endedBefore(t time.Time) bool { return j.State.Terminal() && j.Updated.Before(t) }
+
+// unnamed is the latest time up to before such that no event that waits for a
+// sink names a job that ended earlier: an event is as old as the move of the
+// job it tells of.
+func (p *pruner) unnamed(before time.Time) (time.Time, error) {
+	err := p.store.View(func(tx *Tx) error {
+		for _, sink := range tx.waitingSinks() {
+			first, err := tx.PendingEvents(sink, 1)
+			if err != nil {
+				return err
+			}
+			if at := first[0].Timestamp; at.Before(before) {
+				before = at
+			}
+		}
+		return nil
+	})
+	return before, err
+}
+
+// forgetJobs deletes in one transaction, and gives the jobs it did not come to.
+func (p *pruner) forgetJobs(worn []wornJob, before time.Time) (left []wornJob, err error) {
+	var done Pruned
+	err = p.update(func(tx *Tx) error {
+		for left = worn; len(left) > 0; left = left[1:] {
+			whole, err := tx.forgetJob(left[0], before, &done)
+			if err != nil || !whole {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		p.done.Attempts += done.Attempts
+		p.done.Jobs += done.Jobs
+	}
+	return left, err
+}
+
+// forgetJob deletes what can go of a job that has not moved since it was found,
+// while done is within pruneKeys, and reports whether that was all.
+func (tx *Tx) forgetJob(w wornJob, before time.Time, done *Pruned) (whole bool, err error) {
+	j, err := tx.Job(w.id)
+	if err != nil || !j.endedBefore(before) {
+		return err == nil, err
+	}
+	room := pruneKeys - done.Attempts - 2*done.Jobs // a job and its key are two
+	n, err := tx.dropAttempts(j, max(room, 0))
+	if done.Attempts += n; err != nil || room-n < 2 {
+		return false, err
+	}
+	if w.key == "" {
+		return true, nil
+	}
+	done.Jobs++
+	tx.countState(j, -1)
+	if err := tx.remove(bucketKey, keyIndex(j.Key.Window, w.key)); err != nil {
+		return false, err
+	}
+	return true, tx.remove(bucketJob, idKey(j.ID))
+}
+
+// counted are the cumulative metrics in which an attempt is one.
+func (a *Attempt) counted() []string {
+	switch a.Outcome {
+	case OutcomeReleased, OutcomeRescued:
+		return nil
+	case OutcomeComplete:
+		return []string{MetricAttempts, MetricComplete}
+	}
+	return []string{MetricAttempts}
+}
+
+func (tx *Tx) hasAttempts(job uint64) bool {
+	prefix := idKey(job)
+	k, _ := tx.bucket(bucketAttempt).Cursor().Seek(prefix)
+	return bytes.HasPrefix(k, prefix)
+}
+
+// dropAttempts deletes up to limit of a job's attempts. They stay counted, so a
+// recount must know how many are gone.
+func (tx *Tx) dropAttempts(j *Job, limit int) (int, error) {
+	var keys [][]byte // the bucket must not change under a cursor
+	prefix := idKey(j.ID)
+	c := tx.bucket(bucketAttempt).Cursor()
+	for k, v := c.Seek(prefix); bytes.HasPrefix(k, prefix) && len(keys) < limit; k, v = c.Next() {
+		a, err := decodeAttempt(k, v)
+		if err != nil {
+			return 0, err
+		}
+		for _, metric := range a.counted() {
+			tx.count(j.Key.Source, metricPruned+metric, 1)
+		}
+		keys = append(keys, bytes.Clone(k))
+	}
+	for _, k := range keys {
+		if err := tx.remove(bucketAttempt, k); err != nil {
+			return 0, err
+		}
+	}
+	return len(keys), nil
+}
+
+// citations are the keys of the jobs that observations came from, as one bit
+// for the hash of each: 8 MB, however many there are. Two keys may share a bit
+// (1.5 % do at a million observations); then a job stays that could go, until a
+// later call, which hashes differently.
+type citations struct {
+	seed uint64
+	bits []uint64 // nil: no job can go, so none was looked up
+}
+
+const citationBits = 1 << 26
+
+// citations reads all observations, unless no job has a window.
+func (p *pruner) citations() (*citations, error) {
+	cited := &citations{seed: rand.Uint64()}
+	err := p.store.View(func(tx *Tx) error {
+		if k, _ := tx.bucket(bucketKey).Cursor().Last(); bytes.Compare(k, idKey(1)) >= 0 { // windows come last
+			cited.bits = make([]uint64, citationBits/64)
+		}
+		return nil
+	})
+	if err != nil || cited.bits == nil {
+		return cited, err
+	}
+	return cited, p.each(bucketObservation, func(_ *Tx, k, v []byte) (bool, error) {
+		o, err := decodeObservation(k, v)
+		if err == nil {
+			word, mask := cited.bit(o.Job)
+			cited.bits[word] |= mask
+		}
+		return true, err
+	}, func() error { return nil })
+}
+
+func (c *citations) has(key string) bool {
+	if c.bits == nil {
+		return true // made since: it is young
+	}
+	word, mask := c.bit(key)
+	return c.bits[word]&mask != 0
+}
+
+func (c *citations) bit(key string) (word, mask uint64) {
+	h := xxhash.NewWithSeed(c.seed)
+	_, _ = h.WriteString(key) // never fails
+	n := h.Sum64() % citationBits
+	return n / 64, 1 << (n % 64)
+}
+
+// verdict is what becomes of an entry.
+type verdict int
+
+const (
+	keep verdict = iota
+	drop
+	keepRest // of the bucket, too
+)
+
+// sweep deletes the entries of a bucket that judge drops, and counts them. Each
+// is judged again in the transaction that deletes it.
+func (p *pruner) sweep(id bucket, n *int, judge func(tx *Tx, k, v []byte) (verdict, error)) error {
+	var keys [][]byte
+	return p.each(id, func(tx *Tx, k, v []byte) (bool, error) {
+		said, err := judge(tx, k, v)
+		if said == drop {
+			keys = append(keys, bytes.Clone(k))
+		}
+		return said != keepRest, err
+	}, func() error {
+		if len(keys) == 0 {
+			return nil
+		}
+		batch := keys
+		keys = nil
+		dropped := 0
+		err := p.update(func(tx *Tx) (err error) {
+			dropped, err = tx.drop(id, batch, judge)
+			return err
+		})
+		*n += dropped
+		return err
+	})
+}
+
+func (tx *Tx) drop(id bucket, keys [][]byte, judge func(tx *Tx, k, v []byte) (verdict, error)) (dropped int, err error) {
+	for _, k := range keys {
+		v := tx.get(id, k)
+		if v == nil {
+			continue
+		}
+		said, err := judge(tx, k, v)
+		if err != nil {
+			return 0, err
+		}
+		if said != drop {
+			continue
+		}
+		if err := tx.remove(id, k); err != nil {
+			return 0, err
+		}
+		dropped++
+	}
+	return dropped, nil
+}
+
+// events deletes those committed before a time that no sink waits for.
+func (p *pruner) events(before time.Time) error {
+	return p.sweep(bucketEvent, &p.done.Events, func(tx *Tx, k, v []byte) (verdict, error) {
+		e, err := decodeEvent(tailID(k), v)
+		switch {
+		case err != nil:
+			return keep, err
+		case !e.Timestamp.Before(before): // they are in the order of commits
+			return keepRest, nil
+		}
+		for _, sink := range tx.waitingSinks() {
+			if tx.get(bucketOutbox, outboxKey(sink, e.Seq)) != nil {
+				return keep, nil
+			}
+		}
+		return drop, nil
+	})
+}
+
+// robots deletes those that nobody has fetched since a time.
+func (p *pruner) robots(before time.Time) error {
+	return p.sweep(bucketRobots, &p.done.Robots, func(tx *Tx, k, _ []byte) (verdict, error) {
+		r, _, err := tx.Robots(string(k))
+		if err == nil && r.FetchedAt.Before(before) {
+			return drop, nil
+		}
+		return keep, err
+	})
+}
+
+// days deletes the daily counts of days before a time.
+func (p *pruner) days(before time.Time) error {
+	n := 0
+	return p.sweep(bucketCounter, &n, func(_ *Tx, k, _ []byte) (verdict, error) {
+		_, metric, _ := bytes.Cut(k, []byte{0})
+		day, daily := bytes.CutPrefix(metric, []byte(metricDay))
+		if daily && string(day) < dayName(before) {
+			return drop, nil
+		}
+		return keep, nil
+	})
+}
