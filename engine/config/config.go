@@ -32,7 +32,23 @@ type Config struct {
 
 // Store is [store].
 type Store struct {
-	Path string // the store file; a relative path is joined to the config file's folder
+	Path   string // the store file; a relative path is joined to the config file's folder
+	Bodies string // which responses are kept: BodiesNone, BodiesFailed or BodiesAll
+	Retain Retain
+}
+
+// Which responses are kept to be parsed again.
+const (
+	BodiesNone   = "none"
+	BodiesFailed = "failed"
+	BodiesAll    = "all"
+)
+
+// Retain is [store.retain]: how long history is kept, 0 for ever.
+type Retain struct {
+	Attempts time.Duration // attempts, and jobs of past windows, after the job has ended
+	Events   time.Duration // events that no sink waits for
+	Bodies   time.Duration // kept responses
 }
 
 // Engine is [engine].

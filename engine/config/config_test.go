@@ -58,7 +58,10 @@ func TestEmptyFileIsDefault(t *testing.T) {
 func TestSettingsArrive(t *testing.T) {
 	c := mustLoad(t, `
 version = 1
-store.path = "data/x.db"
+[store]
+path = "data/x.db"
+bodies = "all"
+retain = { attempts = "1h", events = "" }
 [engine]
 workers = 3
 lease = "1d12h"
@@ -93,8 +96,9 @@ parser.version = 9
 	if diff := cmp.Diff(engine, c.Engine); diff != "" {
 		t.Error(diff)
 	}
-	if want := filepath.Join(dir, "data", "x.db"); c.Store.Path != want {
-		t.Errorf("store.path = %s, want %s", c.Store.Path, want)
+	store := Store{Path: filepath.Join(dir, "data", "x.db"), Bodies: BodiesAll, Retain: Retain{Attempts: time.Hour, Bodies: 30 * day}}
+	if diff := cmp.Diff(store, c.Store); diff != "" {
+		t.Error(diff)
 	}
 	s := c.Source("a")
 	got := []any{
@@ -165,7 +169,7 @@ func TestOffValues(t *testing.T) {
 version = 1
 [store]
 bodies = "none"
-retain = { attempts = "", events = "" }
+retain = { attempts = "", events = "", bodies = "" }
 [server]
 listen = ""
 token = ""
@@ -334,7 +338,8 @@ func TestExampleLoads(t *testing.T) {
 	if diff := cmp.Diff(want.Engine, c.Engine); diff != "" {
 		t.Errorf("the example's engine is not the default (-default +example):\n%s", diff)
 	}
-	if c.Hosts[0] != want.Hosts[0] || filepath.Base(c.Store.Path) != want.Store.Path {
+	want.Store.Path = filepath.Join(filepath.Dir(c.File), want.Store.Path)
+	if c.Hosts[0] != want.Hosts[0] || c.Store != want.Store {
 		t.Errorf("the example's pacing or store is not the default: %+v %+v", c.Hosts[0], c.Store)
 	}
 	got, source := c.Sources[0], defaultSource()

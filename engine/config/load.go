@@ -12,7 +12,11 @@ import (
 // folder. Each default's reason stands beside it in config.example.toml.
 func Default() *Config {
 	return &Config{
-		Store: Store{Path: "semel.db"},
+		Store: Store{
+			Path:   "semel.db",
+			Bodies: BodiesFailed,
+			Retain: Retain{Attempts: 90 * day, Events: 30 * day, Bodies: 30 * day},
+		},
 		Engine: Engine{
 			Workers:      64,
 			Lease:        2 * time.Minute,
@@ -93,11 +97,11 @@ func (l *loader) version(t *table) {
 func (l *loader) store(t *table, s *Store) {
 	t.filled("path", &s.Path)
 	s.Path = l.path(s.Path)
-	t.laterWord("bodies", "none", "failed", "all")
+	t.oneOf("bodies", &s.Bodies, BodiesNone, BodiesFailed, BodiesAll)
 	retain := t.sub("retain", "retain")
-	for _, name := range []string{"attempts", "events", "bodies"} {
-		retain.laterDuration(name)
-	}
+	retain.durationOrNone("attempts", &s.Retain.Attempts, time.Hour)
+	retain.durationOrNone("events", &s.Retain.Events, time.Hour)
+	retain.durationOrNone("bodies", &s.Retain.Bodies, time.Hour)
 	retain.done()
 	t.done()
 }

@@ -212,6 +212,14 @@ func (t *table) duration(name string, to *time.Duration, low time.Duration) bool
 	return false
 }
 
+// durationOrNone is duration, where "" stands for 0.
+func (t *table) durationOrNone(name string, to *time.Duration, low time.Duration) bool {
+	if n := t.get(name); n != nil && n.scalar == "" {
+		return assign(to, 0)
+	}
+	return t.duration(name, to, low)
+}
+
 // size reads a number of bytes, at least one.
 func (t *table) size(name string, to *int64) bool {
 	n := t.get(name)
