@@ -37,6 +37,8 @@ type Options struct {
 	AllowPrivate bool  // let requests reach loopback and private addresses
 	Bodies       Bodies
 
+	Retention storage.Retention // applied while Run works
+
 	Pacing  func(hostname string) Pacing // of a host, without port
 	Proxies []Proxy
 	Sources []Source

@@ -28,6 +28,7 @@ func engineOptions(c *config.Config, sources []*config.Source, log *slog.Logger)
 		Robots:       c.Engine.Robots,
 		MaxBodyBytes: c.Engine.MaxBodyBytes,
 		AllowPrivate: c.Engine.AllowPrivate,
+		Retention:    storage.Retention{Attempts: c.Store.Retain.Attempts, Events: c.Store.Retain.Events},
 		Pacing: func(hostname string) engine.Pacing {
 			h := c.Host(hostname)
 			return engine.Pacing{Concurrency: h.Concurrency, Interval: h.Interval}

@@ -17,6 +17,8 @@ import (
 
 // fullConfig sets everything that becomes an option, to other than its default.
 const fullConfig = `version = 1
+[store]
+retain = { attempts = "5d", events = "6d" }
 [engine]
 workers = 7
 lease = "90s"
@@ -88,6 +90,9 @@ func TestEngineOptions(t *testing.T) {
 	opts := engineOptions(c, sources, slog.New(slog.DiscardHandler))
 	if opts.Workers != 7 || opts.Lease != 90*time.Second || opts.UserAgent != "tester" || opts.Robots || opts.MaxBodyBytes != 1_000_000 || !opts.AllowPrivate {
 		t.Errorf("engine options %+v", opts)
+	}
+	if want := (storage.Retention{Attempts: 5 * 24 * time.Hour, Events: 6 * 24 * time.Hour}); opts.Retention != want {
+		t.Errorf("retention %+v, want %+v", opts.Retention, want)
 	}
 	for host, want := range map[string]engine.Pacing{
 		"any.example": {Concurrency: 2, Interval: 3 * time.Second}, "slow.example": {Concurrency: 1, Interval: 9 * time.Second},
