@@ -139,7 +139,8 @@ type Status struct {
 }
 
 // SourceStatus are one source's figures. Jobs are counted by where they stand
-// now, the rest since the store was made.
+// now: those of past windows that retention has forgotten are in no state. The
+// rest, averages too, is since the store was made.
 type SourceStatus struct {
 	Pending   int64 `json:"pending"`
 	Running   int64 `json:"running"`

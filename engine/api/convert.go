@@ -93,9 +93,9 @@ func newSourceStatus(c storage.Counters) SourceStatus {
 		AttemptP50: c.DurationQuantile(0.5).Milliseconds(), AttemptP99: c.DurationQuantile(0.99).Milliseconds(),
 		Retries: c.By(storage.MetricRetries), Failures: c.By(storage.MetricFailures),
 	}
-	if s.Complete > 0 {
-		s.AttemptsPerComplete = float64(s.Attempts) / float64(s.Complete)
-		s.BytesPerComplete = float64(s.BytesUp+s.BytesDown) / float64(s.Complete)
+	if n := c[storage.MetricComplete]; n > 0 { // also of jobs that are forgotten by now
+		s.AttemptsPerComplete = float64(s.Attempts) / float64(n)
+		s.BytesPerComplete = float64(s.BytesUp+s.BytesDown) / float64(n)
 	}
 	return s
 }

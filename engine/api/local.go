@@ -301,7 +301,7 @@ func (l *Local) Status(context.Context) (Status, error) {
 		for _, name := range slices.Compact(names) {
 			counters := tx.Counters(name)
 			s.Sources[name] = newSourceStatus(counters)
-			s.Warnings = append(s.Warnings, l.warnings(name, s.Sources[name], counters)...)
+			s.Warnings = append(s.Warnings, l.warnings(name, counters, tx.Now)...)
 		}
 		pending, err := tx.PendingBySink()
 		for sink, n := range pending {
@@ -313,24 +313,4 @@ func (l *Local) Status(context.Context) (Status, error) {
 		return Status{}, fmt.Errorf("reading the status: %w", err)
 	}
 	return s, nil
-}
-
-// warnings are what an owner should look at, each with its likely cause.
-func (l *Local) warnings(name string, s SourceStatus, counters storage.Counters) []string {
-	var list []string
-	warn := func(format string, args ...any) {
-		list = append(list, "source "+name+": "+fmt.Sprintf(format, args...))
-	}
-	open := s.Pending + s.Running + s.Retryable
-	if l.Config.Source(name) == nil && open > 0 {
-		warn("%d jobs wait, but the source is not in the config: they are kept and not run", open)
-	}
-	lease := l.Config.Engine.Lease
-	if p99 := counters.DurationQuantile(0.99); p99 > lease/2 {
-		warn("one attempt in a hundred takes over %s, near the lease of %s: raise engine.lease, or lower the source's timeout", p99.Round(time.Millisecond), lease)
-	}
-	if s.StaleCommits > 0 && s.StaleCommits*100 >= s.Complete {
-		warn("%d outcomes came after their lease had ended and were dropped: the machine sleeps or stalls, or the lease is too short", s.StaleCommits)
-	}
-	return list
 }

@@ -296,24 +296,3 @@ func TestStatus(t *testing.T) {
 		}
 	}
 }
-
-// Trouble is told with its likely cause, and only when there is some.
-func TestWarnings(t *testing.T) {
-	l := local(t)
-	slow := storage.Counters{"duration/63": 100} // 2^(63/4) ms, some 55 s
-	for _, test := range []struct {
-		name     string
-		status   SourceStatus
-		counters storage.Counters
-		want     string
-	}{
-		{"calm", SourceStatus{Complete: 1000, StaleCommits: 1}, storage.Counters{"duration/20": 100}, ""},
-		{"attempts near the lease", SourceStatus{Complete: 100}, slow, "near the lease"},
-		{"stale commits", SourceStatus{Complete: 100, StaleCommits: 5}, nil, "came after their lease had ended"},
-	} {
-		got := strings.Join(l.warnings("shop", test.status, test.counters), "; ")
-		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
-			t.Errorf("%s: %q", test.name, got)
-		}
-	}
-}

@@ -1,0 +1,120 @@
+package api
+
+import (
+	"fmt"
+	"time"
+
+	"semel/engine/config"
+	"semel/storage"
+)
+
+const (
+	// leaseShare of the lease is how long an attempt may take before somebody
+	// should know. An attempt that ends within its lease can commit though not
+	// one renewal came through (a disk that stalls, a machine that sleeps); of
+	// that reserve a third is left here, as long as one renewal takes to come.
+	// The percentile is an estimate from above, by at most 19 %.
+	leaseShare = 2. / 3
+	// trendLeast is how many in two days are worth a word: one sleep of a
+	// laptop costs a few commits and is no trend.
+	trendLeast = 5
+	// trendShare of the attempts is where waste begins to be felt.
+	trendShare = 0.01
+	// trendRise over the week before is rising, and no noise between days.
+	trendRise = 2
+)
+
+// warnings are what the owner of a source should look at, each with its likely
+// cause and what to do.
+func (l *Local) warnings(name string, c storage.Counters, now time.Time) []string {
+	src := l.Config.Source(name)
+	var list []string
+	for _, text := range []string{
+		orphanWarning(src, c),
+		leaseWarning(src, l.Config.Engine.Lease, c.DurationQuantile(0.99)),
+		staleWarning(trendOf(c, storage.MetricStaleCommits, now)),
+		duplicateWarning(src, trendOf(c, storage.MetricDuplicates, now)),
+	} {
+		if text != "" {
+			list = append(list, "source "+name+": "+text)
+		}
+	}
+	return list
+}
+
+// orphanWarning is for work of a source that the config no longer has (nil).
+func orphanWarning(src *config.Source, c storage.Counters) string {
+	open := c.State(storage.StatePending) + c.State(storage.StateRunning) + c.State(storage.StateRetryable)
+	if src != nil || open == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d jobs wait, but the source is not in the config: they are kept and not run", open)
+}
+
+// leaseWarning is for attempts that come near the lease, and says which of
+// three causes it is. Leases are renewed at a third of their length, so that a
+// long attempt is no fault by itself; but each renewal it needs is one that can
+// fail, and then the job is done a second time.
+func leaseWarning(src *config.Source, lease, p99 time.Duration) string {
+	if float64(p99) < leaseShare*float64(lease) {
+		return ""
+	}
+	head := fmt.Sprintf("one attempt in a hundred takes up to %s, near or over the lease of %s", p99.Round(time.Millisecond), lease)
+	switch {
+	case src == nil:
+		return head
+	case src.Timeout > lease:
+		return head + fmt.Sprintf(": its timeout of %s allows that, and only renewals keep such attempts: raise engine.lease over the timeout, and they need none", src.Timeout)
+	case float64(p99) > 1.19*float64(src.Timeout):
+		return head + fmt.Sprintf(", and over its timeout of %s: the machine slept or stalled, or pages take long to parse: look at its load and its disk", src.Timeout)
+	}
+	return head + ": the site or the exits are slow: raise engine.lease, or lower the source's timeout"
+}
+
+// trend is how often something happened today and yesterday (UTC), and how
+// often for each attempt then and in the week before.
+type trend struct {
+	n              int64
+	recent, before float64
+}
+
+func trendOf(c storage.Counters, metric string, now time.Time) trend {
+	n, before := c.Trend(metric, now)
+	attempts, attemptsBefore := c.Trend(storage.MetricAttempts, now)
+	// Outcomes that were dropped are not among the attempts: there may be none.
+	return trend{n, float64(n) / float64(max(attempts, 1)), float64(before) / float64(max(attemptsBefore, 1))}
+}
+
+// felt reports whether it happens often enough to matter.
+func (t trend) felt() bool { return t.n >= trendLeast && t.recent >= trendShare }
+
+func (t trend) rising() bool { return t.felt() && t.recent >= trendRise*t.before }
+
+// staleWarning is for outcomes that came too late. Each of them is work done
+// twice, so they are told while they are many, rising or not.
+func staleWarning(t trend) string {
+	if !t.felt() {
+		return ""
+	}
+	word := "as before"
+	if t.rising() {
+		word = "rising"
+	}
+	return fmt.Sprintf("%d outcomes since yesterday came after their lease had ended and were dropped (%.1f for 100 attempts, %.1f in the week before: %s): "+
+		"the machine sleeps or stalls, or its disk is too slow for renewals: keep it awake, lower engine.workers, or raise engine.lease",
+		t.n, 100*t.recent, 100*t.before, word)
+}
+
+// duplicateWarning is for rows that were rejected because their key was taken.
+// A steady number of them can be meant (write = "insert", pages that overlap),
+// so only a rise is told.
+func duplicateWarning(src *config.Source, t trend) string {
+	if !t.rising() {
+		return ""
+	}
+	cause := "two targets bring rows of one key, a page holds a row twice, or past windows were collected again: look at the source's key and parser.key"
+	if src != nil && src.Write == config.WriteInsert {
+		cause = `with write = "insert" only the first window of a key stays: if later ones should count, use write = "upsert"`
+	}
+	return fmt.Sprintf("%d rows since yesterday were rejected as duplicates (%.1f for 100 attempts, %.1f in the week before: rising): %s", t.n, 100*t.recent, 100*t.before, cause)
+}
