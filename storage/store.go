@@ -106,6 +106,7 @@ func open(path, pages string, opts Options) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("opening store %s: %w", path, err), db.Close())
 	}
 	if !opts.ReadOnly {
+		_ = os.Remove(compactName(path)) // of a Compact that was killed: it would hold the lock
 		go s.write()
 	}
 	return s, nil
@@ -184,8 +185,40 @@ func openFile(path string, opts Options) (*bolt.DB, error) {
 	if runtime.GOOS != "windows" { // there bbolt makes the file as large as the mapping
 		options.InitialMmapSize = mapSize
 	}
+	var file *os.File
+	options.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		f, err := os.OpenFile(name, flag, mode)
+		if file == nil { // bbolt opens more of them later, for backups
+			file = f
+		}
+		return f, err
+	}
 	db, err := bolt.Open(path, 0o600, options)
-	return db, openError(err)
+	if err != nil {
+		return nil, openError(err)
+	}
+	switch named, err := hasName(file, path); {
+	case err != nil:
+		return nil, errors.Join(err, db.Close())
+	case !named:
+		if err := db.Close(); err != nil {
+			return nil, err
+		}
+		return openFile(path, opts)
+	}
+	return db, nil
+}
+
+// hasName reports whether an open file still is the one at path. Compact gives
+// the path to another file while it holds the lock: who has waited for that lock
+// would then work on a file that nobody sees any more.
+func hasName(file *os.File, path string) (bool, error) {
+	opened, err := file.Stat()
+	if err != nil {
+		return false, err
+	}
+	named, err := os.Stat(path)
+	return err == nil && os.SameFile(opened, named), err
 }
 
 func openError(err error) error {
