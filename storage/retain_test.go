@@ -71,13 +71,15 @@ func TestPruneJobs(t *testing.T) {
 		recorded.Key.Window = time.Time{} // a window that is no part of the identity
 		collect(t, s, recorded, page("superseded too", "x"))
 		failed, waiting, running := onDay("failed", 0), onDay("waiting", 0), onDay("running", 0)
-		enqueue(t, s, failed, waiting, running)
-		jobs := claim(t, s, 3)
+		enqueue(t, s, failed, target("failed"), waiting, running)
+		jobs := claim(t, s, 4)
 		update(t, s, func(tx *storage.Tx) error {
-			if err := tx.FailJob(jobs[0].Lease(), storage.Attempt{Category: storage.CategoryTLS}, storage.Failure{Category: storage.CategoryTLS}); err != nil {
-				return err
+			for _, j := range jobs[:2] {
+				if err := tx.FailJob(j.Lease(), storage.Attempt{Category: storage.CategoryTLS}, storage.Failure{Category: storage.CategoryTLS}); err != nil {
+					return err
+				}
 			}
-			return tx.RetryJob(jobs[1].Lease(), storage.Attempt{Category: storage.CategoryDNS}, tx.Now.Add(365*day))
+			return tx.RetryJob(jobs[2].Lease(), storage.Attempt{Category: storage.CategoryDNS}, tx.Now.Add(365*day))
 		})
 		last := onDay("pending", 0)
 		last.Priority = -1
@@ -94,7 +96,7 @@ func TestPruneJobs(t *testing.T) {
 		collect(t, s, onDay("young", 9), page("young", "x"))
 		collect(t, s, onDay("young", 10), page("young", "y"))
 		done := prune(t, s, storage.Retention{Attempts: 90*day - time.Minute})
-		if want := (storage.Pruned{Attempts: 6, Jobs: 2}); done != want {
+		if want := (storage.Pruned{Attempts: 7, Jobs: 2}); done != want {
 			t.Errorf("pruned %+v, want %+v", done, want)
 		}
 		want := map[string]int{
@@ -102,6 +104,7 @@ func TestPruneJobs(t *testing.T) {
 			onDay("superseded", 1).Key.String(): 0,
 			onDay("page", 0).Key.String():       0,
 			recorded.Key.String():               0,
+			target("failed").Key.String():       0,
 			waiting.Key.String():                1,
 			running.Key.String():                0,
 			last.Key.String():                   0,
@@ -115,7 +118,7 @@ func TestPruneJobs(t *testing.T) {
 		if n := after[storage.MetricAttempts]; n != before[storage.MetricAttempts]+2 {
 			t.Errorf("%d attempts are counted, before it were %d and two more", n, before[storage.MetricAttempts])
 		}
-		if after.State(storage.StateComplete) != 6 || after.State(storage.StateFailed) != 0 || len(after.By(storage.MetricFailures)) != 0 {
+		if after.State(storage.StateComplete) != 6 || after.State(storage.StateFailed) != 1 || after[storage.MetricFailures+"tls"] != 1 {
 			t.Errorf("counters %v", after)
 		}
 		if again := prune(t, s, storage.Retention{Attempts: 90*day - time.Minute}); again != (storage.Pruned{}) {
