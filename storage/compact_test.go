@@ -1,7 +1,6 @@
 package storage_test
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -75,11 +74,11 @@ func usedBytes(t testing.TB, path string) int64 {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	var copied bytes.Buffer
+	var copied counter
 	if err := s.Backup(&copied); err != nil {
 		t.Fatal(err)
 	}
-	return int64(copied.Len())
+	return int64(copied)
 }
 
 func files(t testing.TB, dir string) (names []string) {
