@@ -19,7 +19,7 @@ func (e *Engine) retain(stop context.Context, done <-chan struct{}) {
 	ticker := time.NewTicker(retainEvery)
 	defer ticker.Stop()
 	for {
-		e.retainOnce(stop, time.Now())
+		e.retainOnce(stop, e.now())
 		select {
 		case <-stop.Done():
 			return
@@ -39,6 +39,9 @@ func (e *Engine) retainOnce(ctx context.Context, now time.Time) {
 		e.opts.Log.Error("old history could not be deleted: the store grows until it can", "error", err)
 	}
 	if pruned != (storage.Pruned{}) {
-		e.opts.Log.Info("deleted old history", "attempts", pruned.Attempts, "jobs", pruned.Jobs, "events", pruned.Events, "robots", pruned.Robots)
+		e.opts.Log.Info("deleted old history", "attempts", pruned.Attempts, "jobs", pruned.Jobs, "events", pruned.Events, "pages", pruned.Pages, "robots", pruned.Robots)
+	}
+	if err := e.opts.Store.CollectPages(ctx); err != nil && ctx.Err() == nil {
+		e.opts.Log.Error("the room of old pages could not be given back", "error", err)
 	}
 }

@@ -71,13 +71,19 @@ func (s *Store) copyStore(path string) (n int64, kept map[string]int64, err erro
 		return 0, nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if n, kept, err = s.snapshotTo(f); err == nil {
+		err = failpoint.At(failpoint.CopyBackup, s.path)
+	}
+	return n, kept, errors.Join(err, f.Sync())
+}
+
+func (s *Store) snapshotTo(w io.Writer) (n int64, kept map[string]int64, err error) {
 	kept = map[string]int64{}
-	err = s.snapshot(func(b *bolt.Tx) error {
-		if n, err = b.WriteTo(f); err != nil {
+	err = s.snapshot(func(b *bolt.Tx) (err error) {
+		if n, err = b.WriteTo(w); err != nil {
 			return err
 		}
-		tx := newTx(b, noTime)
-		c := tx.bucket(bucketSegment).Cursor()
+		c := newTx(b, noTime).bucket(bucketSegment).Cursor()
 		for k, v := c.First(); k != nil; k, v = c.Next() {
 			r, err := decodeSegment(k, v)
 			if err != nil {
@@ -87,10 +93,7 @@ func (s *Store) copyStore(path string) (n int64, kept map[string]int64, err erro
 		}
 		return nil
 	})
-	if err == nil {
-		err = failpoint.At(failpoint.CopyBackup, s.path)
-	}
-	return n, kept, errors.Join(err, f.Sync())
+	return n, kept, err
 }
 
 // copySegment copies the beginning of a segment into a folder. One that stands

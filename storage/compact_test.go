@@ -74,11 +74,11 @@ func usedBytes(t testing.TB, path string) int64 {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	var copied counter
-	if err := s.Backup(&copied); err != nil {
+	copied, err := s.Backup(filepath.Join(t.TempDir(), "copy.db"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	return int64(copied)
+	return copied.Bytes
 }
 
 func files(t testing.TB, dir string) (names []string) {

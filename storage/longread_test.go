@@ -44,7 +44,7 @@ func TestBackupHoldsUpNobody(t *testing.T) {
 	enqueue(t, s, target("before"))
 	copied := &held{begun: make(chan struct{}), goOn: make(chan struct{})}
 	done := make(chan error, 1)
-	go func() { done <- s.Backup(copied) }()
+	go func() { done <- s.SnapshotTo(copied) }()
 	<-copied.begun
 
 	before := fileBytes(t, path)
@@ -202,7 +202,7 @@ func (q *benchQueue) backupUntil(stop <-chan struct{}, path string) error {
 		if err != nil {
 			return err
 		}
-		if err := q.store.Backup(f); err != nil {
+		if err := q.store.SnapshotTo(f); err != nil {
 			return err
 		}
 		if err := f.Close(); err != nil {
@@ -214,7 +214,7 @@ func (q *benchQueue) backupUntil(stop <-chan struct{}, path string) error {
 // used is how much of the file was ever used.
 func (q *benchQueue) used(b *testing.B) int64 {
 	var copied counter
-	if err := q.store.Backup(&copied); err != nil {
+	if err := q.store.SnapshotTo(&copied); err != nil {
 		b.Fatal(err)
 	}
 	return int64(copied)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"semel/failpoint"
 	"semel/storage"
@@ -241,5 +242,70 @@ func TestBackupRefusesTheStoreItself(t *testing.T) {
 	}
 	if names, err := os.ReadDir(filepath.Dir(path)); err != nil || len(names) != 1 {
 		t.Errorf("left behind: %v (%v)", names, err)
+	}
+}
+
+// What old attempts kept goes with them or before them, and its room comes
+// back: pages still named move to another segment, and the file goes. A backup
+// that is under way keeps the files it needs.
+func TestPagesAreCollected(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "semel.db")
+	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	clock := func() time.Time { return now }
+	open := func() *storage.Store {
+		s, err := storage.Open(path, storage.Options{NoSync: true, Now: clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	shared := []byte("<p>old and new name it</p>")
+	keep(t, s, "old shared", shared)
+	for i := range uint64(20) {
+		keep(t, s, fmt.Sprint("old", i), pageOf(i, 4000))
+	}
+	now = now.Add(48 * time.Hour)
+	sharedHash := keep(t, s, "new shared", shared)
+	fresh := keep(t, s, "new", pageOf(50, 4000))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open() // which begins another segment
+	defer s.Close()
+	third := keep(t, s, "third", pageOf(51, 4000))
+	first := segmentFiles(t, path)
+	if len(first) != 2 {
+		t.Fatalf("segments %v", first)
+	}
+
+	retention := storage.Retention{Pages: 24 * time.Hour}
+	pruned, err := s.Prune(t.Context(), now, retention)
+	if err != nil || pruned.Pages != 21 {
+		t.Errorf("%+v, %v", pruned, err)
+	}
+	storagetest.Check(t, s)
+	if err := s.CollectPages(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	storagetest.Check(t, s)
+	if left := segmentFiles(t, path); len(left) != 1 || left[0] == first[0] {
+		t.Errorf("segments %v, before %v", left, first)
+	}
+	wantPage(t, s, sharedHash, shared)
+	wantPage(t, s, fresh, pageOf(50, 4000))
+	wantPage(t, s, third, pageOf(51, 4000))
+	if pruned, err = s.Prune(t.Context(), now, retention); err != nil || pruned.Pages != 0 {
+		t.Errorf("again: %+v, %v", pruned, err)
+	}
+
+	// Attempts that go take their pages along.
+	now = now.Add(48 * time.Hour)
+	if _, err := s.Prune(t.Context(), now, storage.Retention{Attempts: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	storagetest.Check(t, s)
+	if _, err := s.ReadPage(fresh); !errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("a page whose attempt is gone: %v", err)
 	}
 }

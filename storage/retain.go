@@ -19,10 +19,13 @@ type Retention struct {
 	Attempts time.Duration
 	// Events is how long an event is kept that no sink waits for.
 	Events time.Duration
+	// Pages is how long an attempt's page is kept after the attempt has ended.
+	// Its room is given back by CollectPages.
+	Pages time.Duration
 }
 
 // Pruned counts what a Prune deleted.
-type Pruned struct{ Attempts, Jobs, Events, Robots int }
+type Pruned struct{ Attempts, Jobs, Events, Pages, Robots int }
 
 const (
 	// pruneKeys bounds what one transaction deletes, as all outcomes that come
@@ -50,6 +53,7 @@ func (s *Store) Prune(ctx context.Context, now time.Time, r Retention) (Pruned, 
 	}{
 		{r.Attempts, p.jobs},
 		{r.Events, p.events},
+		{r.Pages, p.pages},
 		{robotsKept, p.robots},
 		{daysKept, p.days},
 	} {
@@ -249,7 +253,8 @@ func (tx *Tx) hasAttempts(job uint64) bool {
 // dropAttempts deletes up to limit of a job's attempts. They stay counted, so a
 // recount must know how many are gone.
 func (tx *Tx) dropAttempts(j *Job, limit int) (int, error) {
-	var keys [][]byte // the bucket must not change under a cursor
+	var keys [][]byte // the buckets must not change under a cursor
+	var pages []PageHash
 	prefix := idKey(j.ID)
 	c := tx.bucket(bucketAttempt).Cursor()
 	for k, v := c.Seek(prefix); bytes.HasPrefix(k, prefix) && len(keys) < limit; k, v = c.Next() {
@@ -260,14 +265,67 @@ func (tx *Tx) dropAttempts(j *Job, limit int) (int, error) {
 		for _, metric := range a.counted() {
 			tx.count(j.Key.Source, metricPruned+metric, 1)
 		}
-		keys = append(keys, bytes.Clone(k))
+		if keys = append(keys, bytes.Clone(k)); !a.Page.IsZero() {
+			pages = append(pages, a.Page)
+		}
 	}
 	for _, k := range keys {
 		if err := tx.remove(bucketAttempt, k); err != nil {
 			return 0, err
 		}
 	}
+	for _, h := range pages {
+		if err := tx.dropPage(h); err != nil {
+			return 0, err
+		}
+	}
 	return len(keys), nil
+}
+
+// pages lets go of the pages of attempts that ended before a time.
+func (p *pruner) pages(before time.Time) error {
+	var keys [][]byte
+	return p.each(bucketAttempt, func(_ *Tx, k, v []byte) (bool, error) {
+		a, err := decodeAttempt(k, v)
+		if !a.Page.IsZero() && a.End.Before(before) {
+			keys = append(keys, bytes.Clone(k))
+		}
+		return true, err
+	}, func() error {
+		if len(keys) == 0 {
+			return nil
+		}
+		batch := keys
+		keys = nil
+		err := p.update(func(tx *Tx) error { return tx.dropPages(batch) })
+		if err == nil {
+			p.done.Pages += len(batch)
+		}
+		return err
+	})
+}
+
+// dropPages takes the pages of attempts that are there still.
+func (tx *Tx) dropPages(attempts [][]byte) error {
+	for _, k := range attempts {
+		v := tx.get(bucketAttempt, k)
+		if v == nil {
+			continue
+		}
+		a, err := decodeAttempt(k, v)
+		if err != nil {
+			return err
+		}
+		h := a.Page
+		a.Page, a.ContentType = PageHash{}, ""
+		if err := tx.replace(bucketAttempt, k, v, a.encode()); err != nil {
+			return err
+		}
+		if err := tx.dropPage(h); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // citations are the keys of the jobs that observations came from, as one bit

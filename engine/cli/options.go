@@ -28,7 +28,8 @@ func engineOptions(c *config.Config, sources []*config.Source, log *slog.Logger)
 		Robots:       c.Engine.Robots,
 		MaxBodyBytes: c.Engine.MaxBodyBytes,
 		AllowPrivate: c.Engine.AllowPrivate,
-		Retention:    storage.Retention{Attempts: c.Store.Retain.Attempts, Events: c.Store.Retain.Events},
+		Retention:    storage.Retention{Attempts: c.Store.Retain.Attempts, Events: c.Store.Retain.Events, Pages: c.Store.Retain.Bodies},
+		Bodies:       bodies[c.Store.Bodies],
 		Pacing: func(hostname string) engine.Pacing {
 			h := c.Host(hostname)
 			return engine.Pacing{Concurrency: h.Concurrency, Interval: h.Interval}
@@ -41,6 +42,11 @@ func engineOptions(c *config.Config, sources []*config.Source, log *slog.Logger)
 		opts.Sources = append(opts.Sources, engineSource(s))
 	}
 	return opts
+}
+
+// bodies are the words of store.bodies.
+var bodies = map[string]engine.Bodies{
+	config.BodiesNone: engine.BodiesNone, config.BodiesFailed: engine.BodiesFailed, config.BodiesAll: engine.BodiesAll,
 }
 
 func engineSource(s *config.Source) engine.Source {
