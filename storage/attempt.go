@@ -109,6 +109,12 @@ func (a *Attempt) Gone() bool {
 	return a.Outcome == OutcomeComplete && (a.Status == 404 || a.Status == 410)
 }
 
+// counts reports whether an attempt is one of Job.Attempts: it had an outcome of
+// its own.
+func (a *Attempt) counts() bool {
+	return a.Outcome == OutcomeComplete || a.Outcome == OutcomeRetry || a.Outcome == OutcomeFail
+}
+
 // saveAttempt writes the attempt that a running job is in.
 func (tx *Tx) saveAttempt(j *Job, a Attempt) error {
 	a.Job, a.Generation, a.Owner, a.Start, a.End = j.ID, j.Generation, j.Owner, j.ClaimedAt, tx.Now
@@ -118,8 +124,7 @@ func (tx *Tx) saveAttempt(j *Job, a Attempt) error {
 	j.BytesUp += a.BytesUp
 	j.BytesDown += a.BytesDown
 	j.Spent += a.BytesUp + a.BytesDown
-	switch a.Outcome {
-	case OutcomeComplete, OutcomeRetry, OutcomeFail:
+	if a.counts() {
 		j.Attempts++
 		if !a.Free {
 			j.Tries++

@@ -3,243 +3,306 @@ package storage
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
-// damagedStore has a job of each state: 1 complete with one observation and one
-// event, 2 running, 3 retryable, 4 failed, 5 pending.
+// The jobs of damagedStore.
+const (
+	jobRetryable = iota + 1 // of source s; rescued once, then tried
+	jobRescued              // of source t; rescued once, then complete: rows gone and y
+	jobComplete             // of source s; made row a, which jobLater updated
+	jobRunning
+	jobFailed
+	jobPending  // released
+	jobLater    // complete, for a window
+	jobRequeued // of source t; failed, retried by a person, then released
+	jobCanceled // of source t, its key over 128 bytes
+)
+
+var (
+	damagedDue    = time.Date(2000, 1, 1, 1, 0, 2, 0, time.UTC) // of jobRetryable
+	damagedEnd    = time.Date(2000, 1, 1, 0, 1, 1, 0, time.UTC) // of the lease of jobRunning
+	damagedWindow = time.Date(1999, 12, 31, 0, 0, 0, 0, time.UTC)
+	damagedSinks  = []Subscription{{Sink: "a"}, {Sink: "b", Events: []string{EventJobComplete}}}
+)
+
+// damagedStore is healthy and has some of everything. It is meant for a bubble,
+// whose clock stands, so that the same call always makes the same store.
 func damagedStore(t *testing.T) *Store {
 	t.Helper()
 	s := openTest(t, Options{NoSync: true})
-	err := s.Update(context.Background(), func(tx *Tx) error {
-		for _, name := range []string{"a", "b", "c", "d", "e"} {
-			if _, err := tx.EnqueueJob(newJob(name)); err != nil {
-				return err
-			}
+	for _, fill := range []func(*Tx) error{fillRescued, fillOthers, fillOutcomes, fillByPerson} {
+		if err := s.Update(context.Background(), fill); err != nil {
+			t.Fatal(err)
 		}
-		claimed, err := tx.ClaimJobs("me", time.Minute, []ClaimGroup{{Lanes: tx.ReadyLanes(), Max: 4}})
-		if err != nil {
-			return err
-		}
-		jobs := claimed[0]
-		c := Completion{
-			Mode: WriteUpsert, Sinks: []Subscription{{Sink: "a"}},
-			Records: []NewObservation{{Key: "a", Data: []byte(`{}`)}},
-		}
-		if _, err := tx.CompleteJob(jobs[0].Lease(), c); err != nil {
-			return err
-		}
-		if err := tx.RetryJob(jobs[2].Lease(), Attempt{Category: CategoryDNS}, tx.Now.Add(time.Hour)); err != nil {
-			return err
-		}
-		return tx.FailJob(jobs[3].Lease(), Attempt{}, Failure{Category: CategoryTLS})
-	})
-	if err != nil {
-		t.Fatal(err)
+		time.Sleep(time.Second)
 	}
 	wantClean(t, s)
 	return s
 }
 
-// place is the key of a job's entry in an index.
-func place(tx *Tx, id uint64, key func(*Job) []byte) []byte {
-	j, err := tx.Job(id)
-	if err != nil {
-		panic(err)
+func claimAll(tx *Tx) error {
+	_, err := tx.ClaimJobs("me", time.Minute, []ClaimGroup{{Lanes: tx.ReadyLanes(), Max: 99}})
+	return err
+}
+
+func enqueueAll(tx *Tx, jobs ...NewJob) error {
+	for _, n := range jobs {
+		if _, err := tx.EnqueueJob(n); err != nil {
+			return err
+		}
 	}
-	return key(j)
+	return nil
+}
+
+func fillRescued(tx *Tx) error {
+	x := newJob("x")
+	x.Key = JobKey{Source: "t", Target: "x", Country: "US", Window: damagedWindow, Scope: "acme", Version: 3}
+	x.Country, x.Window, x.Scope, x.Version = "US", damagedWindow, "acme", 3
+	x.Vars = []Var{{"sku", "x"}}
+	err := errors.Join(
+		tx.PutSource(Source{Name: "s", Identity: "i", Rules: "r", Version: 1}),
+		tx.PutSource(Source{Name: "t", Identity: "i", Rules: "r", Version: 3}),
+		tx.PutRobots("http://h", 200, []byte("User-agent: *")),
+		tx.GateHost("h", tx.Now.Add(time.Hour)),
+		enqueueAll(tx, newJob("c"), x),
+		claimAll(tx),
+	)
+	if err == nil {
+		_, err = tx.RescueExpired(AllLeases, 9, func(string) RescuePolicy { return RescuePolicy{} })
+	}
+	return err
+}
+
+func fillOthers(tx *Tx) error {
+	later := newJob("a")
+	later.Window, later.Key.Window = damagedWindow, damagedWindow
+	other := newJob("z")
+	other.Key.Source, other.Country = "t", "DE"
+	long := newJob(strings.Repeat("long", 50))
+	long.Key.Source = "t"
+	return errors.Join(
+		enqueueAll(tx, newJob("a"), newJob("b"), newJob("d"), newJob("e"), later, other, long),
+		claimAll(tx),
+	)
+}
+
+func fillOutcomes(tx *Tx) error {
+	lease := func(id uint64) Lease {
+		j, err := tx.Job(id)
+		if err != nil {
+			panic(err)
+		}
+		return j.Lease()
+	}
+	complete := func(id uint64, version int, records ...NewObservation) error {
+		_, err := tx.CompleteJob(lease(id), Completion{
+			Attempt: Attempt{FinalURL: fmt.Sprint("http://h/", id), ParserVersion: version, BytesUp: 1, BytesDown: 100},
+			Mode:    WriteUpsert, Sinks: damagedSinks, Records: records,
+		})
+		return err
+	}
+	failed := func(id uint64) error {
+		return tx.FailJob(lease(id), Attempt{Category: CategoryTLS}, Failure{Category: CategoryTLS, Sinks: damagedSinks})
+	}
+	return errors.Join(
+		complete(jobRescued, 3, NewObservation{Key: "gone", Gone: true}, NewObservation{Key: "y", Data: []byte(`{"v":null}`), Missing: []string{"v"}}),
+		complete(jobComplete, 1, NewObservation{Key: "a", Data: []byte(`{}`)}),
+		complete(jobLater, 1, NewObservation{Key: "a", Data: []byte(`{"v":1}`)}),
+		tx.RetryJob(lease(jobRetryable), Attempt{Category: CategoryDNS, Reason: "no such host", BytesUp: 7}, tx.Now.Add(time.Hour)),
+		failed(jobFailed), failed(jobRequeued),
+		tx.ReleaseJob(lease(jobPending), Attempt{Category: CategoryReleased}),
+		tx.ReleaseJob(lease(jobCanceled), Attempt{Category: CategoryReleased}),
+	)
+}
+
+func fillByPerson(tx *Tx) error {
+	_, err := tx.RequeueJob(jobRequeued)
+	_, err2 := tx.CancelJob(jobCanceled, damagedSinks)
+	return errors.Join(err, err2)
 }
 
 func waitKey(j *Job) []byte  { return timedKey(j.NextAt, j.ID) }
 func endKey(j *Job) []byte   { return timedKey(j.LeaseUntil, j.ID) }
 func indexKey(j *Job) []byte { return keyIndex(j.Key.Window, j.Key.String()) }
 
-// rewrite stores a job changed past every rule.
-func rewrite(tx *Tx, id uint64, change func(*Job)) error {
-	j, err := tx.Job(id)
-	if err != nil {
-		return err
-	}
-	change(j)
-	return tx.save(j)
+// The functions below make the damage: they write past every rule.
+
+func put(id bucket, key, value []byte) func(*Tx) error {
+	return func(tx *Tx) error { return tx.put(id, key, value) }
 }
 
-// TestCheckFinds: for each kind of damage Check tells the place and what is
-// wrong there, and nothing else.
-func TestCheckFinds(t *testing.T) {
-	counter := func(metric string) []byte { return counterKey("s", metric) }
-	garbage := []byte{99, 1, 2}
-	observationAt := observationKey(JobKey{Source: "s", Target: "a"})
-	for name, c := range map[string]struct {
-		damage func(tx *Tx) error
-		want   []string // "bucket: part of the text", in any order
-	}{
-		"missing ready entry": {
-			func(tx *Tx) error { return tx.remove(bucketReady, place(tx, 5, readyKey)) },
-			[]string{"job: it is pending, and its entry in bucket ready: false"},
-		},
-		"missing wait entry": {
-			func(tx *Tx) error { return tx.remove(bucketWait, place(tx, 3, waitKey)) },
-			[]string{"job: it is retryable, and its entry in bucket wait: false"},
-		},
-		"missing lease entry": {
-			func(tx *Tx) error { return tx.remove(bucketLease, place(tx, 2, endKey)) },
-			[]string{"job: it is running, and its entry in bucket lease: false"},
-		},
-		"extra ready entry": {
-			func(tx *Tx) error { return tx.put(bucketReady, place(tx, 4, readyKey), nil) },
-			[]string{"job: it is failed, and its entry in bucket ready: true", "ready: job 4 is failed"},
-		},
-		"ready entry elsewhere": {
-			func(tx *Tx) error {
-				return tx.put(bucketReady, place(tx, 5, func(j *Job) []byte { j.Priority = 9; return readyKey(j) }), nil)
-			},
-			[]string{"ready: job 5 stands elsewhere"},
-		},
-		"entry of no job": {
-			func(tx *Tx) error { return tx.put(bucketWait, timedKey(tx.Now, 77), nil) },
-			[]string{"wait: its job: job 77: not found"},
-		},
-		"wrong state": {
-			func(tx *Tx) error { return rewrite(tx, 5, func(j *Job) { j.State = StateComplete }) },
-			[]string{
-				"job: it is complete, and its entry in bucket ready: true", "ready: job 5 is complete",
-				"counter: it says 1, a recount gives 2", "counter: it says 1, a recount gives 0",
-			},
-		},
-		"running without an owner": {
-			func(tx *Tx) error { return rewrite(tx, 2, func(j *Job) { j.Owner = "" }) },
-			[]string{"job: it runs without an owner"},
-		},
-		"missing job": {
-			func(tx *Tx) error { return tx.remove(bucketJob, idKey(5)) },
-			[]string{"ready: its job: job 5: not found", "key: its job: job 5: not found", "counter: it says 1, a recount gives 0"},
-		},
-		"garbage job": {
-			func(tx *Tx) error { return tx.put(bucketJob, idKey(5), garbage) },
-			[]string{
-				"job: reading bucket job, key 0000000000000005", "ready: its job: reading bucket job",
-				"key: its job: reading bucket job", "counter: it says 1, a recount gives 0",
-			},
-		},
-		"missing key": {
-			func(tx *Tx) error { return tx.remove(bucketKey, place(tx, 5, indexKey)) },
-			[]string{"job: its key s:e:-:-:-:- leads to job 0"},
-		},
-		"key of another job": {
-			func(tx *Tx) error { return tx.put(bucketKey, place(tx, 5, indexKey), idKey(4)) },
-			[]string{"job: its key s:e:-:-:-:- leads to job 4", "key: job 4 has the key s:d:-:-:-:-"},
-		},
-		"garbage attempt": {
-			func(tx *Tx) error { return tx.put(bucketAttempt, attemptKey(2, 1), garbage) },
-			[]string{"attempt: reading bucket attempt"},
-		},
-		"attempt of no job": {
-			func(tx *Tx) error {
-				return tx.put(bucketAttempt, attemptKey(77, 1), (&Attempt{Outcome: OutcomeRescued}).encode())
-			},
-			[]string{"attempt: its job: job 77: not found"},
-		},
-		"attempt of a later generation": {
-			func(tx *Tx) error {
-				return tx.put(bucketAttempt, attemptKey(2, 9), (&Attempt{Outcome: OutcomeRescued}).encode())
-			},
-			[]string{"attempt: generation 9, its job has 1"},
-		},
-		"attempt that its job has not counted": {
-			func(tx *Tx) error {
-				return tx.put(bucketAttempt, attemptKey(2, 1), (&Attempt{Outcome: OutcomeRetry}).encode())
-			},
-			[]string{"attempt: 1 attempts count, its job says 0", "counter: it says 3, a recount gives 4"},
-		},
-		"garbage observation": {
-			func(tx *Tx) error { return tx.put(bucketObservation, observationAt, garbage) },
-			[]string{"obs: reading bucket obs", "counter: it says 1, a recount gives 0"},
-		},
-		"observation of no job": {
-			func(tx *Tx) error {
-				o := &Observation{Job: newJob("ghost").Key.String()}
-				return tx.put(bucketObservation, observationAt, o.encode())
-			},
-			[]string{"obs: its job: job s:ghost:-:-:-:-: not found"},
-		},
-		"observation without a job key": {
-			func(tx *Tx) error {
-				return tx.put(bucketObservation, observationAt, (&Observation{Job: "x"}).encode())
-			},
-			[]string{"obs: its job: job key"},
-		},
-		"garbage event": {
-			func(tx *Tx) error { return tx.put(bucketEvent, idKey(1), garbage) },
-			[]string{"event: reading bucket event"},
-		},
-		"outbox row without event": {
-			func(tx *Tx) error { return tx.put(bucketOutbox, outboxKey("a", 77), nil) },
-			[]string{"outbox: there is no event 77"},
-		},
-		"wrong counter": {
-			func(tx *Tx) error {
-				return tx.put(bucketCounter, counter(MetricObservations), binary.BigEndian.AppendUint64(nil, 5))
-			},
-			[]string{"counter: it says 5, a recount gives 1"},
-		},
-		"missing counter": {
-			func(tx *Tx) error { return tx.remove(bucketCounter, counter(MetricFailures+string(CategoryTLS))) },
-			[]string{"counter: it is missing, a recount gives 1"},
-		},
-		"counter of nothing": {
-			func(tx *Tx) error { return tx.put(bucketCounter, counterKey("x", metricState+"failed"), idKey(2)) },
-			[]string{"counter: it says 2, a recount gives 0"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := damagedStore(t)
-			if err := s.Update(context.Background(), c.damage); err != nil {
-				t.Fatal(err)
-			}
-			found, err := s.Check()
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantBreaches(t, found, c.want)
-		})
-	}
+func remove(id bucket, key []byte) func(*Tx) error {
+	return func(tx *Tx) error { return tx.remove(id, key) }
 }
 
-func wantBreaches(t *testing.T, found []Breach, want []string) {
-	t.Helper()
-	if len(found) != len(want) {
-		t.Errorf("found %d breaches, want %d", len(found), len(want))
-	}
-	left := found
-search:
-	for _, w := range want {
-		for i, b := range left {
-			if strings.HasPrefix(b.Bucket+": "+b.What, w) {
-				left = append(left[:i:i], left[i+1:]...)
-				continue search
-			}
+// putAt writes a job's entry into an index.
+func putAt(id bucket, job uint64, key func(*Job) []byte, value []byte) func(*Tx) error {
+	return func(tx *Tx) error {
+		j, err := tx.Job(job)
+		if err != nil {
+			return err
 		}
-		t.Errorf("did not find %q", w)
+		return tx.put(id, key(j), value)
 	}
-	for _, b := range left {
-		t.Errorf("found also: %s", b)
+}
+
+func removeAt(id bucket, job uint64, key func(*Job) []byte) func(*Tx) error {
+	return func(tx *Tx) error {
+		j, err := tx.Job(job)
+		if err != nil {
+			return err
+		}
+		return tx.remove(id, key(j))
+	}
+}
+
+// copyTo writes a record under a second key.
+func copyTo(id bucket, from, to []byte) func(*Tx) error {
+	return func(tx *Tx) error { return tx.put(id, to, bytes.Clone(tx.get(id, from))) }
+}
+
+func changeRecord(id bucket, key []byte, change func([]byte) []byte) func(*Tx) error {
+	return func(tx *Tx) error { return tx.put(id, key, change(bytes.Clone(tx.get(id, key)))) }
+}
+
+func withByte(i int, b byte) func([]byte) []byte {
+	return func(v []byte) []byte {
+		v[i] = b
+		return v
+	}
+}
+
+func changeJob(id uint64, change func(*Job)) func(*Tx) error {
+	return func(tx *Tx) error {
+		j, err := tx.Job(id)
+		if err != nil {
+			return err
+		}
+		change(j)
+		return tx.save(j)
+	}
+}
+
+func changeAttempt(job uint64, generation uint32, change func(*Attempt)) func(*Tx) error {
+	return func(tx *Tx) error {
+		key := attemptKey(job, generation)
+		a, err := decodeAttempt(key, tx.get(bucketAttempt, key))
+		if err != nil {
+			return err
+		}
+		change(&a)
+		return tx.put(bucketAttempt, key, a.encode())
+	}
+}
+
+func changeRow(place []byte, change func(*Observation)) func(*Tx) error {
+	return func(tx *Tx) error {
+		o, err := decodeObservation(place, tx.get(bucketObservation, place))
+		if err != nil {
+			return err
+		}
+		change(o)
+		return tx.put(bucketObservation, place, o.encode())
+	}
+}
+
+func changeEvent(seq uint64, change func(*Event)) func(*Tx) error {
+	return func(tx *Tx) error {
+		e, err := decodeEvent(seq, tx.get(bucketEvent, idKey(seq)))
+		if err != nil {
+			return err
+		}
+		change(e)
+		return tx.put(bucketEvent, idKey(seq), e.encode())
+	}
+}
+
+func addTo(source, metric string, n int64) func(*Tx) error {
+	return func(tx *Tx) error {
+		tx.count(source, metric, n)
+		return nil
+	}
+}
+
+// says replaces text in an event's data.
+func says(before, after string) func(*Event) {
+	return func(e *Event) {
+		if !bytes.Contains(e.Data, []byte(before)) {
+			panic(before)
+		}
+		e.Data = bytes.ReplaceAll(e.Data, []byte(before), []byte(after))
+	}
+}
+
+// The places of damagedStore's rows, and the numbers of its events.
+var (
+	rowA    = observationKey(JobKey{Source: "s", Target: "a"})
+	rowGone = observationKey(JobKey{Source: "t", Target: "gone", Country: "US", Scope: "acme", Version: 3})
+	rowY    = observationKey(JobKey{Source: "t", Target: "y", Country: "US", Scope: "acme", Version: 3})
+	garbage = []byte{99, 1, 2}
+)
+
+const (
+	eventGone = iota + 1
+	eventY
+	eventJobRescued
+	eventA // revision 1
+	eventJobA
+	eventLater // revision 2
+	eventJobLater
+	eventFailed
+)
+
+// readyAt is a place in bucket ready.
+func readyAt(lane LaneID, class, priority byte, id uint64) []byte {
+	return appendU64(append(appendU32(nil, uint32(lane)), class, 127-priority), id)
+}
+
+func i64(n int64) []byte { return idKey(uint64(n)) }
+
+// TestCheckFinds: for each kind of damage Check gives exactly the report of what
+// contradicts what, and where.
+func TestCheckFinds(t *testing.T) {
+	for table, list := range map[string][]damage{
+		"jobs": jobDamage, "indexes": indexDamage, "attempts": attemptDamage, "rows": rowDamage,
+		"events": eventDamage, "names": nameDamage, "counters": counterDamage,
+	} {
+		for _, d := range list {
+			t.Run(table+" "+d.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := damagedStore(t)
+					if err := s.Update(context.Background(), d.do); err != nil {
+						t.Fatal(err)
+					}
+					found, err := s.Check()
+					if err != nil {
+						t.Fatal(err)
+					}
+					if diff := cmp.Diff(d.want, found); diff != "" || len(found) == 0 {
+						t.Errorf("report (-want +got):\n%s", diff)
+					}
+				})
+			})
+		}
 	}
 }
 
 // TestCheckFindsBrokenPages: what bbolt's own check finds is told, and nothing
 // below it is looked at.
 func TestCheckFindsBrokenPages(t *testing.T) {
-	s := damagedStore(t)
+	s := openTest(t, Options{NoSync: true})
 	err := s.Update(context.Background(), func(tx *Tx) error { // bbolt does not check a bucket of less than a page
 		for i := range 100 {
-			if _, err := tx.EnqueueJob(newJob(fmt.Sprint("more ", i))); err != nil {
+			if _, err := tx.EnqueueJob(newJob(fmt.Sprint(i))); err != nil {
 				return err
 			}
 		}
@@ -253,7 +316,7 @@ func TestCheckFindsBrokenPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := append(idKey(1), (&Job{State: StateComplete}).encode()[:2]...)
+	first := append(idKey(1), (&Job{State: StatePending}).encode()[:2]...)
 	if !bytes.Contains(file, first) {
 		t.Fatal("the record of job 1 is not in the file")
 	}
@@ -305,40 +368,55 @@ func TestCheckBesideWriters(t *testing.T) {
 	}
 }
 
-// TestDanglingKeyIsDamage: a key that leads to no job must not make a second one.
-func TestDanglingKeyIsDamage(t *testing.T) {
-	s := damagedStore(t)
-	err := s.Update(context.Background(), func(tx *Tx) error { return tx.remove(bucketJob, idKey(5)) })
-	if err != nil {
+// TestCheckStopped: a store that has stopped is not looked at.
+func TestCheckStopped(t *testing.T) {
+	s := openTest(t, Options{NoSync: true})
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	err = s.Update(context.Background(), func(tx *Tx) error { _, err := tx.EnqueueJob(newJob("e")); return err })
-	if err == nil || !strings.Contains(err.Error(), "it leads to job 5, which is missing") {
-		t.Errorf("error %v", err)
+	if found, err := s.Check(); !errors.Is(err, ErrStopped) {
+		t.Errorf("found %v, %v", found, err)
 	}
+}
+
+// TestDanglingKeyIsDamage: a key that leads to no job must not make a second one.
+func TestDanglingKeyIsDamage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := damagedStore(t)
+		err := s.Update(context.Background(), func(tx *Tx) error { return tx.remove(bucketJob, idKey(jobPending)) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Update(context.Background(), func(tx *Tx) error { return enqueueAll(tx, newJob("e")) })
+		if err == nil || !strings.Contains(err.Error(), "it leads to job 6, which is missing") {
+			t.Errorf("error %v", err)
+		}
+	})
 }
 
 // TestMissingEntryIsDamage: a transition that does not find its job in the index
 // says so and changes nothing.
 func TestMissingEntryIsDamage(t *testing.T) {
-	s := damagedStore(t)
-	err := s.Update(context.Background(), func(tx *Tx) error {
-		return tx.remove(bucketReady, place(tx, 5, readyKey))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = s.Update(context.Background(), func(tx *Tx) error { _, err := tx.CancelJob(5, nil); return err })
-	if err == nil || !strings.Contains(err.Error(), "index entry is missing") {
-		t.Errorf("error %v", err)
-	}
-	err = s.View(func(tx *Tx) error {
-		if j, err := tx.Job(5); err != nil || j.State != StatePending {
-			t.Errorf("job %+v, %v", j, err)
+	synctest.Test(t, func(t *testing.T) {
+		s := damagedStore(t)
+		err := s.Update(context.Background(), func(tx *Tx) error {
+			return removeAt(bucketReady, jobPending, readyKey)(tx)
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return nil
+		err = s.Update(context.Background(), func(tx *Tx) error { _, err := tx.CancelJob(jobPending, nil); return err })
+		if err == nil || !strings.Contains(err.Error(), "index entry is missing") {
+			t.Errorf("error %v", err)
+		}
+		err = s.View(func(tx *Tx) error {
+			if j, err := tx.Job(jobPending); err != nil || j.State != StatePending {
+				t.Errorf("job %+v, %v", j, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
 	})
-	if err != nil {
-		t.Error(err)
-	}
 }

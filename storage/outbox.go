@@ -74,20 +74,29 @@ func eventID(parts ...string) string {
 	return "evt_" + hex.EncodeToString(sum[:16])
 }
 
-func (tx *Tx) emitObservation(event string, o *Observation, sinks []Subscription) error {
-	if !anyWants(sinks, event) {
-		return nil
-	}
+// observationEventID is the same for the same content of an observation,
+// whatever brought it there.
+func observationEventID(event string, o *Observation) string {
 	content := string(o.Data)
 	if o.Gone {
 		content = "gone"
 	}
-	key := o.Key.String()
 	window := JobKey{Window: o.Window}.String()
+	return eventID(event, o.Key.String(), window, strconv.Itoa(o.Version), content)
+}
+
+func (tx *Tx) emitObservation(event string, o *Observation, sinks []Subscription) error {
+	if !anyWants(sinks, event) {
+		return nil
+	}
 	return tx.emit(sinks, Event{
-		ID:   eventID(event, key, window, strconv.Itoa(o.Version), content),
-		Type: event, Key: key, Data: o.appendJSON(nil),
+		ID:   observationEventID(event, o),
+		Type: event, Key: o.Key.String(), Data: o.appendJSON(nil),
 	})
+}
+
+func jobEventID(event, key string, attempts uint32) string {
+	return eventID(event, key, strconv.FormatUint(uint64(attempts), 10))
 }
 
 func (tx *Tx) emitJob(event string, j *Job, sinks []Subscription) error {
@@ -96,7 +105,7 @@ func (tx *Tx) emitJob(event string, j *Job, sinks []Subscription) error {
 	}
 	key := j.Key.String()
 	return tx.emit(sinks, Event{
-		ID:   eventID(event, key, strconv.Itoa(int(j.Attempts))),
+		ID:   jobEventID(event, key, j.Attempts),
 		Type: event, Key: key, Data: j.appendEvent(make([]byte, 0, 256), key),
 	})
 }

@@ -103,9 +103,40 @@ func TestTransitions(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				wantClean(t, s)
+				wantIndexed(t, s)
 			})
 		}
+	}
+}
+
+// wantIndexed wants every job in the index of its state, nowhere else, and
+// counted. A move alone leaves no attempt behind, which Check would miss.
+func wantIndexed(t *testing.T, s *Store) {
+	t.Helper()
+	err := s.View(func(tx *Tx) error {
+		c := &checker{tx: tx, counts: map[delta]int64{}}
+		c.each(bucketJob, func(k, v []byte) {
+			j, err := decodeJob(tailID(k), v)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			list, err := tx.Attempts(j.ID)
+			if err != nil {
+				t.Error(err)
+			}
+			c.place(j, k)
+			c.recountJob(j, list)
+		})
+		c.indexes()
+		c.counters()
+		for _, b := range c.found {
+			t.Errorf("breach: %s", b)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -122,8 +153,12 @@ func TestVerbsThroughTheDoor(t *testing.T) {
 			_, err := tx.CompleteJob(lease(j), Completion{Mode: WriteUpsert})
 			return err
 		}, ErrLeaseLost},
-		"retry":   {[]JobState{StateRunning}, func(tx *Tx, j *Job) error { return tx.RetryJob(lease(j), Attempt{}, tx.Now) }, ErrLeaseLost},
-		"fail":    {[]JobState{StateRunning}, func(tx *Tx, j *Job) error { return tx.FailJob(lease(j), Attempt{}, Failure{}) }, ErrLeaseLost},
+		"retry": {[]JobState{StateRunning}, func(tx *Tx, j *Job) error {
+			return tx.RetryJob(lease(j), Attempt{Category: CategoryDNS}, tx.Now)
+		}, ErrLeaseLost},
+		"fail": {[]JobState{StateRunning}, func(tx *Tx, j *Job) error {
+			return tx.FailJob(lease(j), Attempt{Category: CategoryTLS}, Failure{Category: CategoryTLS})
+		}, ErrLeaseLost},
 		"release": {[]JobState{StateRunning}, func(tx *Tx, j *Job) error { return tx.ReleaseJob(lease(j), Attempt{}) }, ErrLeaseLost},
 		"cancel": {[]JobState{StatePending, StateRetryable}, func(tx *Tx, j *Job) error {
 			_, err := tx.CancelJob(j.ID, nil)

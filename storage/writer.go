@@ -51,9 +51,9 @@ func (s *Store) write() {
 }
 
 // begin starts a transaction; a damaged page is met here at the earliest.
-func (s *Store) begin() (b *bolt.Tx, err error) {
+func (s *Store) begin(writable bool) (b *bolt.Tx, err error) {
 	err = guard(func() error {
-		b, err = s.db.Begin(true)
+		b, err = s.db.Begin(writable)
 		return err
 	})
 	return b, err
@@ -65,7 +65,7 @@ func (s *Store) begin() (b *bolt.Tx, err error) {
 // lowers throughput (measured: 1 ms at every number of callers). For callers
 // that go on meanwhile there is Options.Gather.
 func (s *Store) group(first *update) int {
-	b, err := s.begin()
+	b, err := s.begin(true)
 	if err != nil {
 		first.done <- s.stop(fmt.Errorf("beginning a transaction: %w", err))
 		return 0

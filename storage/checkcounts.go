@@ -1,0 +1,144 @@
+package storage
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// recount adds to what a counter should say.
+func (c *checker) recount(source, metric string, n int64) {
+	if n != 0 {
+		c.counts[delta{source: source, metric: metric}] += n
+	}
+}
+
+// recountJob counts a job with its attempts as the writers do.
+func (c *checker) recountJob(j *Job, list []Attempt) {
+	source := j.Key.Source
+	c.recount(source, metricState+string(j.State), 1)
+	if j.State == StateFailed {
+		c.recount(source, MetricFailures+string(j.Category), 1)
+	}
+	rescued := false
+	for i := range list {
+		a := &list[i]
+		c.recount(source, MetricBytesUp, a.BytesUp)
+		c.recount(source, MetricBytesDown, a.BytesDown)
+		if a.counts() {
+			c.recount(source, MetricAttempts, 1)
+			c.recount(source, metricDuration, 1)
+		}
+		switch a.Outcome {
+		case OutcomeRescued:
+			rescued = true
+			c.recount(source, MetricRecovered, 1)
+		case OutcomeRetry:
+			c.recount(source, MetricRetries+string(a.Category), 1)
+		case OutcomeComplete:
+			c.recount(source, MetricComplete, 1)
+			if rescued {
+				c.recount(source, MetricAfterRecovery, 1)
+			}
+		}
+	}
+}
+
+// recountable reports whether records tell what a counter should say.
+// Duplicates, unchanged records and stale commits leave nothing behind.
+func recountable(metric string) bool {
+	switch metric {
+	case MetricComplete, MetricAttempts, MetricRecovered, MetricAfterRecovery, MetricBytesUp, MetricBytesDown, MetricObservations:
+		return true
+	}
+	return strings.HasPrefix(metric, MetricRetries) || strings.HasPrefix(metric, MetricFailures) || strings.HasPrefix(metric, metricState)
+}
+
+// counters compares the counters with the recount. Of durations only the sum is
+// known: their bucket was chosen before they were rounded to microseconds.
+func (c *checker) counters() {
+	c.each(bucketCounter, func(k, v []byte) {
+		source, metric, ok := bytes.Cut(k, []byte{0})
+		if !ok || len(v) != 8 {
+			c.breach(bucketCounter, k, "it is not a counter of a source")
+			return
+		}
+		d, n := delta{source: string(source), metric: string(metric)}, tailInt(v)
+		switch {
+		case n < 0:
+			c.breach(bucketCounter, k, "it says %d", n)
+		case recountable(d.metric) && n != c.counts[d]:
+			c.breach(bucketCounter, k, "it says %d, a recount gives %d", n, c.counts[d])
+		case strings.HasPrefix(d.metric, metricDuration):
+			c.recount(d.source, metricDuration, -n)
+			return
+		}
+		delete(c.counts, d)
+	})
+	c.uncounted()
+}
+
+// uncounted tells of what no counter has counted.
+func (c *checker) uncounted() {
+	left := slices.SortedFunc(maps.Keys(c.counts), func(a, b delta) int {
+		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.metric, b.metric))
+	})
+	for _, d := range left {
+		switch n := c.counts[d]; {
+		case n == 0:
+		case d.metric == metricDuration:
+			c.breach(bucketCounter, counterKey(d.source, d.metric), "the counters under it hold %+d attempts against a recount", -n)
+		default:
+			c.breach(bucketCounter, counterKey(d.source, d.metric), "it is missing, a recount gives %d", n)
+		}
+	}
+}
+
+// meta wants the sequences to be past every id in use: one that fell back would
+// hand out an id a second time.
+func (c *checker) meta() {
+	if v := c.tx.get(bucketMeta, schemaKey); !bytes.Equal(v, appendU32(nil, schema)) {
+		c.breach(bucketMeta, schemaKey, "it is not %d, the version of this layout", schema)
+	}
+	for s, name := range sequenceNames {
+		v := c.tx.get(bucketMeta, []byte(name))
+		switch {
+		case v != nil && len(v) != 8:
+			c.breach(bucketMeta, []byte(name), "it is not a number")
+		case tailID(v) < c.largest[s]:
+			c.breach(bucketMeta, []byte(name), "it says %d, and %d is in use", tailID(v), c.largest[s])
+		}
+	}
+}
+
+func (c *checker) sources() {
+	c.each(bucketSource, func(k, v []byte) {
+		s, err := c.tx.Source(string(k))
+		if err != nil {
+			c.unreadable(bucketSource, k, err)
+			return
+		}
+		if anew, err := json.Marshal(s); err == nil {
+			c.written(bucketSource, k, v, anew)
+		}
+	})
+}
+
+func (c *checker) hosts() {
+	c.each(bucketHost, func(k, v []byte) {
+		if len(v) != 8 {
+			c.breach(bucketHost, k, "it is not a time")
+		}
+	})
+}
+
+func (c *checker) robots() {
+	c.each(bucketRobots, func(k, _ []byte) {
+		if _, _, err := c.tx.Robots(string(k)); err != nil {
+			c.unreadable(bucketRobots, k, err)
+		}
+	})
+}

@@ -1,0 +1,726 @@
+package storage
+
+import (
+	"strings"
+	"time"
+)
+
+// The tables below hold one kind of damage for each thing that Check promises
+// to find, with the whole report it leads to.
+
+// damage changes a damagedStore past every rule.
+type damage struct {
+	name string
+	do   func(tx *Tx) error
+	want []Breach // in the order in which Check looks
+}
+
+// jobDamage is to job records.
+var jobDamage = []damage{
+	{"garbage", put(bucketJob, idKey(jobPending), garbage), []Breach{
+		{"job", idKey(jobPending), "it cannot be read: record has an unknown version"},
+		{"key", []byte("\x00\x00\x00\x00\x00\x00\x00\x00s:e:-:-:-:-"), "job 6 cannot be read"},
+		{"ready", readyAt(1, 0, 0, jobPending), "job 6 cannot be read"},
+		{"counter", counterKey("s", "state/pending"), "it says 1, a recount gives 0"},
+	}},
+	{"cut short", changeRecord(bucketJob, idKey(jobComplete), func(v []byte) []byte { return v[:60] }), []Breach{
+		{"job", idKey(jobComplete), "it cannot be read: record is cut short"},
+		{"key", []byte("\x00\x00\x00\x00\x00\x00\x00\x00s:a:-:-:-:-"), "job 3 cannot be read"},
+		{"event", idKey(eventA), "its job: reading bucket job, key 0000000000000003: record is cut short"},
+		{"event", idKey(eventJobA), "its job: reading bucket job, key 0000000000000003: record is cut short"},
+		{"counter", counterKey("s", "attempts/complete"), "it says 2, a recount gives 1"},
+		{"counter", counterKey("s", "attempts/counted"), "it says 4, a recount gives 3"},
+		{"counter", counterKey("s", "bytes_down"), "it says 200, a recount gives 100"},
+		{"counter", counterKey("s", "bytes_up"), "it says 9, a recount gives 8"},
+		{"counter", counterKey("s", "state/complete"), "it says 2, a recount gives 1"},
+		{"counter", counterKey("s", "duration/"), "the counters under it hold +1 attempts against a recount"},
+	}},
+	{"unknown state", put(bucketJob, idKey(jobPending), []byte{jobVersion, 9}), []Breach{
+		{"job", idKey(jobPending), "it cannot be read: unknown state 9"},
+		{"key", []byte("\x00\x00\x00\x00\x00\x00\x00\x00s:e:-:-:-:-"), "job 6 cannot be read"},
+		{"ready", readyAt(1, 0, 0, jobPending), "job 6 cannot be read"},
+		{"counter", counterKey("s", "state/pending"), "it says 1, a recount gives 0"},
+	}},
+	{"flag of 3", changeRecord(bucketJob, idKey(jobPending), withByte(23, 3)), []Breach{
+		{"job", idKey(jobPending), "it reads as a record that would be written differently"},
+		{"job", idKey(jobPending), "rescued by its attempts: false, by itself: true"},
+	}},
+	{"key is no id", copyTo(bucketJob, idKey(jobPending), []byte("x")), []Breach{
+		{"job", []byte("x"), "its key is not an id"},
+	}},
+	{"missing", remove(bucketJob, idKey(jobPending)), []Breach{
+		{"attempt", attemptKey(jobPending, 1), "there is no job 6"},
+		{"key", []byte("\x00\x00\x00\x00\x00\x00\x00\x00s:e:-:-:-:-"), "there is no job 6"},
+		{"ready", readyAt(1, 0, 0, jobPending), "there is no job 6"},
+		{"counter", counterKey("s", "state/pending"), "it says 1, a recount gives 0"},
+	}},
+	{"missing with attempts and a row", remove(bucketJob, idKey(jobComplete)), []Breach{
+		{"attempt", attemptKey(jobComplete, 1), "there is no job 3"},
+		{"key", []byte("\x00\x00\x00\x00\x00\x00\x00\x00s:a:-:-:-:-"), "there is no job 3"},
+		{"event", idKey(eventA), "its job: reading bucket key, key 0000000000000000733a613a2d3a2d3a2d3a2d: it leads to job 3, which is missing"},
+		{"event", idKey(eventJobA), "its job: reading bucket key, key 0000000000000000733a613a2d3a2d3a2d3a2d: it leads to job 3, which is missing"},
+		{"counter", counterKey("s", "attempts/complete"), "it says 2, a recount gives 1"},
+		{"counter", counterKey("s", "attempts/counted"), "it says 4, a recount gives 3"},
+		{"counter", counterKey("s", "bytes_down"), "it says 200, a recount gives 100"},
+		{"counter", counterKey("s", "bytes_up"), "it says 9, a recount gives 8"},
+		{"counter", counterKey("s", "state/complete"), "it says 2, a recount gives 1"},
+		{"counter", counterKey("s", "duration/"), "the counters under it hold +1 attempts against a recount"},
+	}},
+	{"last and missing", remove(bucketJob, idKey(jobCanceled)), []Breach{
+		{"attempt", attemptKey(jobCanceled, 1), "there is no job 9"},
+		{"key", []byte("\x00\x00\x00\x00\x00\x00\x00\x00t:longlonglonglonglonglonglonglonglonglonglonglonglonglonglonglonglonglonglonglonglonglonglongloB\x836\xc6F\xd3`)"), "there is no job 9"},
+		{"event", idKey(10), "its job: reading bucket key, key 0000000000000000743a6c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f6e676c6f428336c646d36029: it leads to job 9, which is missing"},
+		{"counter", counterKey("t", "failures/canceled"), "it says 1, a recount gives 0"},
+		{"counter", counterKey("t", "state/failed"), "it says 1, a recount gives 0"},
+	}},
+	{"under a second id", copyTo(bucketJob, idKey(jobPending), idKey(5000)), []Breach{
+		{"job", idKey(5000), "its key s:e:-:-:-:- leads to job 6"},
+		{"job", idKey(5000), "it is pending and missing in bucket ready"},
+		{"attempt", attemptKey(5000, 1), "it is missing, the first of 1 of job 5000"},
+		{"meta", []byte("job"), "it says 9, and 5000 is in use"},
+		{"counter", counterKey("s", "state/pending"), "it says 1, a recount gives 2"},
+	}},
+	{"another target", changeJob(jobPending, func(j *Job) { j.Key.Target = "other" }), []Breach{
+		{"job", idKey(jobPending), "its key s:other:-:-:-:- is missing in bucket key"},
+		{"key", []byte("\x00\x00\x00\x00\x00\x00\x00\x00s:e:-:-:-:-"), "job 6 has the key s:other:-:-:-:-"},
+	}},
+	{"another window", changeJob(jobLater, func(j *Job) { j.Window = j.Window.Add(time.Hour) }), []Breach{
+		{"job", idKey(jobLater), "its key s:a:-:1999-12-31T01%3A00%3A00Z:-:- is missing in bucket key"},
+		{"key", []byte("\x80\x00\x00\x008k\xf2\x00s:a:-:1999-12-31T00%3A00%3A00Z:-:-"), "job 7 has the key s:a:-:1999-12-31T01%3A00%3A00Z:-:-"},
+		{"obs", rowA, "its job: job s:a:-:1999-12-31T00%3A00%3A00Z:-:-: job key collides with another one's hash (it is that of job 7)"},
+		{"event", idKey(eventLater), "its job: job s:a:-:1999-12-31T00%3A00%3A00Z:-:-: job key collides with another one's hash (it is that of job 7)"},
+		{"event", idKey(eventJobLater), "its job: job s:a:-:1999-12-31T00%3A00%3A00Z:-:-: job key collides with another one's hash (it is that of job 7)"},
+	}},
+	{"window within a second", changeJob(jobLater, func(j *Job) { j.Window = j.Window.Add(time.Millisecond) }), []Breach{
+		{"job", idKey(jobLater), "its window does not begin with a second"},
+		{"obs", rowA, "its window or country is not that of job 7"},
+	}},
+	{"lane of another source", changeJob(jobFailed, func(j *Job) { j.Lane++ }), []Breach{
+		{"job", idKey(jobFailed), `it is of source "s", its lane 2 of "t"`},
+	}},
+	{"lane of nothing", changeJob(jobFailed, func(j *Job) { j.Lane = 77 }), []Breach{
+		{"job", idKey(jobFailed), `it is of source "s", its lane 77 of ""`},
+	}},
+	{"another state", changeJob(jobPending, func(j *Job) { j.State = StateComplete }), []Breach{
+		{"job", idKey(jobPending), "it is complete and has a reason to fail"},
+		{"job", idKey(jobPending), "it is complete, and no attempt completed then"},
+		{"ready", readyAt(1, 0, 0, jobPending), "job 6 is complete"},
+		{"counter", counterKey("s", "state/complete"), "it says 2, a recount gives 3"},
+		{"counter", counterKey("s", "state/pending"), "it says 1, a recount gives 0"},
+	}},
+	{"state back to pending", changeJob(jobFailed, func(j *Job) { j.State = StatePending }), []Breach{
+		{"job", idKey(jobFailed), "it is pending and missing in bucket ready"},
+		{"counter", counterKey("s", "failures/tls"), "it says 1, a recount gives 0"},
+		{"counter", counterKey("s", "state/failed"), "it says 1, a recount gives 0"},
+		{"counter", counterKey("s", "state/pending"), "it says 1, a recount gives 2"},
+	}},
+	{"running without an owner", changeJob(jobRunning, func(j *Job) { j.Owner = "" }), []Breach{
+		{"job", idKey(jobRunning), "it runs without an owner or without an end of its lease"},
+	}},
+	{"running for ever", changeJob(jobRunning, func(j *Job) { j.LeaseUntil = noTime }), []Breach{
+		{"job", idKey(jobRunning), "it runs without an owner or without an end of its lease"},
+		{"job", idKey(jobRunning), "it is running and missing in bucket lease"},
+		{"lease", timedKey(damagedEnd, jobRunning), "job 4 stands elsewhere"},
+	}},
+	{"running unclaimed", changeJob(jobRunning, func(j *Job) { j.ClaimedAt = noTime }), []Breach{
+		{"job", idKey(jobRunning), "it runs and was never claimed"},
+		{"job", idKey(jobRunning), "no attempt of it began at its first claim"},
+	}},
+	{"running in no generation", changeJob(jobRunning, func(j *Job) { j.Generation = 0 }), []Breach{
+		{"job", idKey(jobRunning), "it runs and was never claimed"},
+	}},
+	{"lease without running", changeJob(jobPending, func(j *Job) { j.Owner = "me" }), []Breach{
+		{"job", idKey(jobPending), "it is pending and has a lease"},
+	}},
+	{"retryable and never due", changeJob(jobRetryable, func(j *Job) { j.NextAt = noTime }), []Breach{
+		{"job", idKey(jobRetryable), "it is retryable and never due"},
+		{"job", idKey(jobRetryable), "it is retryable and missing in bucket wait"},
+		{"job", idKey(jobRetryable), "it is retryable, and its last attempt does not say why and when"},
+		{"wait", timedKey(damagedDue, jobRetryable), "job 1 stands elsewhere"},
+	}},
+	{"retryable at another time", changeJob(jobRetryable, func(j *Job) { j.NextAt = j.NextAt.Add(1e9) }), []Breach{
+		{"job", idKey(jobRetryable), "it is retryable and missing in bucket wait"},
+		{"job", idKey(jobRetryable), "it is retryable, and its last attempt does not say why and when"},
+		{"wait", timedKey(damagedDue, jobRetryable), "job 1 stands elsewhere"},
+	}},
+	{"due without being retryable", changeJob(jobPending, func(j *Job) { j.NextAt = damagedDue }), []Breach{
+		{"job", idKey(jobPending), "it is pending and has a time to be due at"},
+	}},
+	{"failed without a category", changeJob(jobFailed, func(j *Job) { j.Category = "" }), []Breach{
+		{"job", idKey(jobFailed), "it failed without a category"},
+		{"counter", counterKey("s", "failures/tls"), "it says 1, a recount gives 0"},
+		{"counter", counterKey("s", "failures/"), "it is missing, a recount gives 1"},
+	}},
+	{"failed for another category", changeJob(jobFailed, func(j *Job) { j.Category = CategoryDNS }), []Breach{
+		{"counter", counterKey("s", "failures/tls"), "it says 1, a recount gives 0"},
+		{"counter", counterKey("s", "failures/dns"), "it is missing, a recount gives 1"},
+	}},
+	{"unknown category", changeJob(jobPending, func(j *Job) { j.Category = "odd" }), []Breach{
+		{"job", idKey(jobPending), "its category is unknown: odd"},
+	}},
+	{"complete with a reason to fail", changeJob(jobComplete, func(j *Job) { j.Reason = "odd" }), []Breach{
+		{"job", idKey(jobComplete), "it is complete and has a reason to fail"},
+	}},
+	{"retryable for another reason", changeJob(jobRetryable, func(j *Job) { j.Category = CategoryTLS }), []Breach{
+		{"job", idKey(jobRetryable), "it is retryable, and its last attempt does not say why and when"},
+	}},
+	{"failed without an attempt that did", changeJob(jobCanceled, func(j *Job) { j.Category = CategoryReleased }), []Breach{
+		{"job", idKey(jobCanceled), "it failed, and neither its last attempt nor a person says so"},
+		{"counter", counterKey("t", "failures/canceled"), "it says 1, a recount gives 0"},
+		{"counter", counterKey("t", "failures/released"), "it is missing, a recount gives 1"},
+	}},
+	{"complete at another time", changeJob(jobComplete, func(j *Job) { j.Updated = noTime }), []Breach{
+		{"job", idKey(jobComplete), "it is complete, and no attempt completed then"},
+	}},
+	{"generation too low", changeJob(jobRetryable, func(j *Job) { j.Generation = 1 }), []Breach{
+		{"attempt", attemptKey(jobRetryable, 2), "generation 2, job 1 has ended 1"},
+	}},
+	{"generation too high", changeJob(jobRetryable, func(j *Job) { j.Generation = 5 }), []Breach{
+		{"attempt", attemptKey(jobRetryable, 3), "it is missing, the first of 3 of job 1"},
+	}},
+	{"attempts", changeJob(jobRetryable, func(j *Job) { j.Attempts = 5 }), []Breach{
+		{"job", idKey(jobRetryable), "1 of its attempts count, it says 5"},
+	}},
+	{"tries", changeJob(jobRetryable, func(j *Job) { j.Tries = 5 }), []Breach{
+		{"job", idKey(jobRetryable), "its tries, its rescues and the bytes it spent are not those of its newest attempts"},
+	}},
+	{"rescues", changeJob(jobRetryable, func(j *Job) { j.Rescues = 1 }), []Breach{
+		{"job", idKey(jobRetryable), "its tries, its rescues and the bytes it spent are not those of its newest attempts"},
+	}},
+	{"spent", changeJob(jobRetryable, func(j *Job) { j.Spent-- }), []Breach{
+		{"job", idKey(jobRetryable), "its tries, its rescues and the bytes it spent are not those of its newest attempts"},
+	}},
+	{"bytes", changeJob(jobRetryable, func(j *Job) { j.BytesUp++ }), []Breach{
+		{"job", idKey(jobRetryable), "its attempts moved 7 bytes up and 0 down, it says 8 and 0"},
+	}},
+	{"not recovered", changeJob(jobRescued, func(j *Job) { j.Recovered = false }), []Breach{
+		{"job", idKey(jobRescued), "rescued by its attempts: true, by itself: false"},
+	}},
+	{"recovered", changeJob(jobFailed, func(j *Job) { j.Recovered = true }), []Breach{
+		{"job", idKey(jobFailed), "rescued by its attempts: false, by itself: true"},
+	}},
+	{"first claim at another time", changeJob(jobRetryable, func(j *Job) { j.FirstClaim = damagedDue }), []Breach{
+		{"job", idKey(jobRetryable), "no attempt of it began at its first claim"},
+	}},
+	{"first claim at no time", changeJob(jobRetryable, func(j *Job) { j.FirstClaim = noTime }), []Breach{
+		{"job", idKey(jobRetryable), "it was claimed, and its first claim has no time"},
+	}},
+}
+
+// indexDamage is to the indexes and the lanes.
+var indexDamage = []damage{
+	{"missing in ready", removeAt(bucketReady, jobPending, readyKey), []Breach{
+		{"job", idKey(jobPending), "it is pending and missing in bucket ready"},
+	}},
+	{"missing in wait", removeAt(bucketWait, jobRetryable, waitKey), []Breach{
+		{"job", idKey(jobRetryable), "it is retryable and missing in bucket wait"},
+	}},
+	{"missing in lease", removeAt(bucketLease, jobRunning, endKey), []Breach{
+		{"job", idKey(jobRunning), "it is running and missing in bucket lease"},
+	}},
+	{"missing in key", removeAt(bucketKey, jobPending, indexKey), []Breach{
+		{"job", idKey(jobPending), "its key s:e:-:-:-:- is missing in bucket key"},
+	}},
+	{"failed in ready", putAt(bucketReady, jobFailed, readyKey, nil), []Breach{
+		{"ready", readyAt(1, 0, 0, jobFailed), "job 5 is failed"},
+	}},
+	{"complete in wait", putAt(bucketWait, jobComplete, waitKey, nil), []Breach{
+		{"wait", timedKey(noTime, jobComplete), "job 3 is complete"},
+	}},
+	{"pending in lease", putAt(bucketLease, jobPending, endKey, nil), []Breach{
+		{"lease", timedKey(noTime, jobPending), "job 6 is pending"},
+	}},
+	{"twice in ready", putAt(bucketReady, jobPending, func(j *Job) []byte { j.Priority = 9; return readyKey(j) }, nil), []Breach{
+		{"ready", readyAt(1, 0, 9, jobPending), "job 6 stands elsewhere"},
+	}},
+	{"of no job", put(bucketWait, timedKey(noTime, 77), nil), []Breach{
+		{"wait", timedKey(noTime, 77), "there is no job 77"},
+	}},
+	{"short entry", put(bucketWait, []byte("x"), nil), []Breach{
+		{"wait", []byte("x"), "there is no job 0"},
+	}},
+	{"value in ready", putAt(bucketReady, jobPending, readyKey, []byte("x")), []Breach{
+		{"ready", readyAt(1, 0, 0, jobPending), "it has a value"},
+	}},
+	{"key of another job", putAt(bucketKey, jobPending, indexKey, idKey(jobFailed)), []Breach{
+		{"job", idKey(jobPending), "its key s:e:-:-:-:- leads to job 5"},
+		{"key", []byte("\x00\x00\x00\x00\x00\x00\x00\x00s:e:-:-:-:-"), "job 5 has the key s:d:-:-:-:-"},
+	}},
+	{"key twice", put(bucketKey, []byte("other"), idKey(jobFailed)), []Breach{
+		{"key", []byte("other"), "job 5 has the key s:d:-:-:-:-"},
+	}},
+	{"key of no job", put(bucketKey, []byte("other"), idKey(77)), []Breach{
+		{"key", []byte("other"), "there is no job 77"},
+	}},
+	{"key of no id", putAt(bucketKey, jobPending, indexKey, []byte("x")), []Breach{
+		{"job", idKey(jobPending), "its key s:e:-:-:-:- leads to job 0"},
+		{"key", []byte("\x00\x00\x00\x00\x00\x00\x00\x00s:e:-:-:-:-"), "its value is not an id"},
+	}},
+	{"missing lane", remove(bucketLane, laneName("h", "s")), []Breach{
+		{"lanename", appendU32(nil, 1), `its name "h\x00s" leads to another lane or none`},
+	}},
+	{"lane of another number", put(bucketLane, laneName("h", "s"), appendU32(nil, 2)), []Breach{
+		{"lanename", appendU32(nil, 1), `its name "h\x00s" leads to another lane or none`},
+		{"lane", []byte("h\x00s"), "the lane it leads to has another name or none"},
+	}},
+	{"missing lane name", remove(bucketLaneName, appendU32(nil, 2)), []Breach{
+		{"job", idKey(jobRescued), `it is of source "t", its lane 2 of ""`},
+		{"job", idKey(jobRequeued), `it is of source "t", its lane 2 of ""`},
+		{"job", idKey(jobCanceled), `it is of source "t", its lane 2 of ""`},
+		{"lane", []byte("h\x00t"), "the lane it leads to has another name or none"},
+	}},
+	{"lane of another name", put(bucketLaneName, appendU32(nil, 2), laneName("h", "s")), []Breach{
+		{"job", idKey(jobRescued), `it is of source "t", its lane 2 of "s"`},
+		{"job", idKey(jobRequeued), `it is of source "t", its lane 2 of "s"`},
+		{"job", idKey(jobCanceled), `it is of source "t", its lane 2 of "s"`},
+		{"lanename", appendU32(nil, 2), `its name "h\x00s" leads to another lane or none`},
+		{"lane", []byte("h\x00t"), "the lane it leads to has another name or none"},
+	}},
+	{"lane without a source", put(bucketLaneName, appendU32(nil, 2), []byte("h")), []Breach{
+		{"job", idKey(jobRescued), `it is of source "t", its lane 2 of ""`},
+		{"job", idKey(jobRequeued), `it is of source "t", its lane 2 of ""`},
+		{"job", idKey(jobCanceled), `it is of source "t", its lane 2 of ""`},
+		{"lanename", appendU32(nil, 2), "it is not the number of a lane with a host and a source"},
+		{"lane", []byte("h\x00t"), "the lane it leads to has another name or none"},
+	}},
+	{"lane number cut", put(bucketLaneName, []byte{1}, laneName("h", "s")), []Breach{
+		{"lanename", []byte("\x01"), "it is not the number of a lane with a host and a source"},
+	}},
+}
+
+// attemptDamage is to attempts.
+var attemptDamage = []damage{
+	{"garbage", put(bucketAttempt, attemptKey(jobFailed, 1), garbage), []Breach{
+		{"attempt", attemptKey(jobFailed, 1), "it cannot be read: record has an unknown version"},
+		{"counter", counterKey("s", "attempts/counted"), "it says 4, a recount gives 3"},
+		{"counter", counterKey("s", "duration/"), "the counters under it hold +1 attempts against a recount"},
+	}},
+	{"flag of 3", changeRecord(bucketAttempt, attemptKey(jobFailed, 1), withByte(41, 2)), []Breach{
+		{"attempt", attemptKey(jobFailed, 1), "it reads as a record that would be written differently"},
+		{"job", idKey(jobFailed), "its tries, its rescues and the bytes it spent are not those of its newest attempts"},
+	}},
+	{"missing", remove(bucketAttempt, attemptKey(jobRetryable, 1)), []Breach{
+		{"attempt", attemptKey(jobRetryable, 1), "it is missing, the first of 1 of job 1"},
+		{"counter", counterKey("s", "recovered"), "it says 1, a recount gives 0"},
+	}},
+	{"last missing", remove(bucketAttempt, attemptKey(jobRetryable, 2)), []Breach{
+		{"attempt", attemptKey(jobRetryable, 2), "it is missing, the first of 1 of job 1"},
+		{"counter", counterKey("s", "attempts/counted"), "it says 4, a recount gives 3"},
+		{"counter", counterKey("s", "bytes_up"), "it says 9, a recount gives 2"},
+		{"counter", counterKey("s", "retries/dns"), "it says 1, a recount gives 0"},
+		{"counter", counterKey("s", "duration/"), "the counters under it hold +1 attempts against a recount"},
+	}},
+	{"of the page missing", remove(bucketAttempt, attemptKey(jobComplete, 1)), []Breach{
+		{"attempt", attemptKey(jobComplete, 1), "it is missing, the first of 1 of job 3"},
+		{"counter", counterKey("s", "attempts/complete"), "it says 2, a recount gives 1"},
+		{"counter", counterKey("s", "attempts/counted"), "it says 4, a recount gives 3"},
+		{"counter", counterKey("s", "bytes_down"), "it says 200, a recount gives 100"},
+		{"counter", counterKey("s", "bytes_up"), "it says 9, a recount gives 8"},
+		{"counter", counterKey("s", "duration/"), "the counters under it hold +1 attempts against a recount"},
+	}},
+	{"of no job", copyTo(bucketAttempt, attemptKey(jobFailed, 1), attemptKey(77, 1)), []Breach{
+		{"attempt", attemptKey(77, 1), "there is no job 77"},
+	}},
+	{"key cut", put(bucketAttempt, []byte("x"), garbage), []Breach{
+		{"attempt", []byte("x"), "its key is not a job's id and a generation"},
+	}},
+	{"key too long", copyTo(bucketAttempt, attemptKey(jobFailed, 1), append(attemptKey(jobFailed, 1), 0)), []Breach{
+		{"attempt", []byte("\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x01\x00"), "it cannot be read: record has trailing bytes"},
+	}},
+	{"generation 0", copyTo(bucketAttempt, attemptKey(jobPending, 1), attemptKey(jobFailed, 0)), []Breach{
+		{"attempt", attemptKey(jobFailed, 0), "generation 0, job 5 has ended 1"},
+	}},
+	{"generation to come", copyTo(bucketAttempt, attemptKey(jobPending, 1), attemptKey(jobRunning, 1)), []Breach{
+		{"attempt", attemptKey(jobRunning, 1), "generation 1, job 4 has ended 0"},
+	}},
+	{"unknown outcome", changeAttempt(jobFailed, 1, func(a *Attempt) { a.Outcome = "odd" }), []Breach{
+		{"attempt", attemptKey(jobFailed, 1), "its outcome is unknown: odd"},
+		{"job", idKey(jobFailed), "0 of its attempts count, it says 1"},
+		{"job", idKey(jobFailed), "it failed, and neither its last attempt nor a person says so"},
+		{"job", idKey(jobFailed), "its tries, its rescues and the bytes it spent are not those of its newest attempts"},
+		{"counter", counterKey("s", "attempts/counted"), "it says 4, a recount gives 3"},
+		{"counter", counterKey("s", "duration/"), "the counters under it hold +1 attempts against a recount"},
+	}},
+	{"another outcome", changeAttempt(jobFailed, 1, func(a *Attempt) { a.Outcome = OutcomeReleased }), []Breach{
+		{"job", idKey(jobFailed), "0 of its attempts count, it says 1"},
+		{"job", idKey(jobFailed), "it failed, and neither its last attempt nor a person says so"},
+		{"job", idKey(jobFailed), "its tries, its rescues and the bytes it spent are not those of its newest attempts"},
+		{"counter", counterKey("s", "attempts/counted"), "it says 4, a recount gives 3"},
+		{"counter", counterKey("s", "duration/"), "the counters under it hold +1 attempts against a recount"},
+	}},
+	{"complete with a category", changeAttempt(jobComplete, 1, func(a *Attempt) { a.Category = CategoryTLS }), []Breach{
+		{"attempt", attemptKey(jobComplete, 1), "it completed and has a category"},
+	}},
+	{"retried for no category", changeAttempt(jobRetryable, 2, func(a *Attempt) { a.Category = "" }), []Breach{
+		{"attempt", attemptKey(jobRetryable, 2), "it is to be tried again for no category"},
+		{"job", idKey(jobRetryable), "it is retryable, and its last attempt does not say why and when"},
+		{"counter", counterKey("s", "retries/dns"), "it says 1, a recount gives 0"},
+		{"counter", counterKey("s", "retries/"), "it is missing, a recount gives 1"},
+	}},
+	{"retried for another category", changeAttempt(jobRetryable, 2, func(a *Attempt) { a.Category = CategoryTLS }), []Breach{
+		{"job", idKey(jobRetryable), "it is retryable, and its last attempt does not say why and when"},
+		{"counter", counterKey("s", "retries/dns"), "it says 1, a recount gives 0"},
+		{"counter", counterKey("s", "retries/tls"), "it is missing, a recount gives 1"},
+	}},
+	{"unknown category", changeAttempt(jobPending, 1, func(a *Attempt) { a.Category = "odd" }), []Breach{
+		{"attempt", attemptKey(jobPending, 1), "its category is unknown: odd"},
+	}},
+	{"retried at no time", changeAttempt(jobRetryable, 2, func(a *Attempt) { a.NextAt = noTime }), []Breach{
+		{"attempt", attemptKey(jobRetryable, 2), "its outcome and the time of the next attempt contradict each other"},
+		{"job", idKey(jobRetryable), "it is retryable, and its last attempt does not say why and when"},
+	}},
+	{"retried at another time", changeAttempt(jobRetryable, 2, func(a *Attempt) { a.NextAt = a.Start }), []Breach{
+		{"job", idKey(jobRetryable), "it is retryable, and its last attempt does not say why and when"},
+	}},
+	{"failed with a time to try again", changeAttempt(jobFailed, 1, func(a *Attempt) { a.NextAt = a.End }), []Breach{
+		{"attempt", attemptKey(jobFailed, 1), "its outcome and the time of the next attempt contradict each other"},
+	}},
+	{"without owner", changeAttempt(jobFailed, 1, func(a *Attempt) { a.Owner = "" }), []Breach{
+		{"attempt", attemptKey(jobFailed, 1), "it has no owner"},
+	}},
+	{"without end", changeAttempt(jobFailed, 1, func(a *Attempt) { a.End = noTime }), []Breach{
+		{"attempt", attemptKey(jobFailed, 1), "it has no start or no end"},
+	}},
+	{"below no bytes", changeAttempt(jobFailed, 1, func(a *Attempt) { a.BytesUp = -1 }), []Breach{
+		{"attempt", attemptKey(jobFailed, 1), "it moved less than no bytes"},
+		{"job", idKey(jobFailed), "its attempts moved -1 bytes up and 0 down, it says 0 and 0"},
+		{"job", idKey(jobFailed), "its tries, its rescues and the bytes it spent are not those of its newest attempts"},
+		{"counter", counterKey("s", "bytes_up"), "it says 9, a recount gives 8"},
+	}},
+	{"other bytes", changeAttempt(jobComplete, 1, func(a *Attempt) { a.BytesDown++ }), []Breach{
+		{"job", idKey(jobComplete), "its attempts moved 1 bytes up and 101 down, it says 1 and 100"},
+		{"job", idKey(jobComplete), "its tries, its rescues and the bytes it spent are not those of its newest attempts"},
+		{"counter", counterKey("s", "bytes_down"), "it says 200, a recount gives 201"},
+	}},
+	{"began at another time", changeAttempt(jobFailed, 1, func(a *Attempt) { a.Start = a.End }), []Breach{
+		{"job", idKey(jobFailed), "no attempt of it began at its first claim"},
+	}},
+	{"ended at another time", changeAttempt(jobComplete, 1, func(a *Attempt) { a.End = a.Start }), []Breach{
+		{"job", idKey(jobComplete), "it is complete, and no attempt completed then"},
+	}},
+	{"free", changeAttempt(jobFailed, 1, func(a *Attempt) { a.Free = true }), []Breach{
+		{"job", idKey(jobFailed), "its tries, its rescues and the bytes it spent are not those of its newest attempts"},
+	}},
+	{"another page", changeAttempt(jobRescued, 2, func(a *Attempt) { a.FinalURL = "http://h/other" }), []Breach{
+		{"obs", rowGone, "no attempt of job 2 read http://h/2 by version 3 of the rules"},
+		{"obs", rowY, "no attempt of job 2 read http://h/2 by version 3 of the rules"},
+	}},
+	{"other rules", changeAttempt(jobLater, 1, func(a *Attempt) { a.ParserVersion++ }), []Breach{
+		{"obs", rowA, "no attempt of job 7 read http://h/7 by version 1 of the rules"},
+	}},
+}
+
+// rowDamage is to observations.
+var rowDamage = []damage{
+	{"garbage", put(bucketObservation, rowA, garbage), []Breach{
+		{"obs", rowA, "it cannot be read: record has an unknown version"},
+		{"counter", counterKey("s", "observations"), "it says 1, a recount gives 0"},
+	}},
+	{"flag of 3", changeRecord(bucketObservation, rowGone, withByte(25, 3)), []Breach{
+		{"obs", rowGone, "it reads as a record that would be written differently"},
+	}},
+	{"key cut", copyTo(bucketObservation, rowA, rowA[:12]), []Breach{
+		{"obs", []byte("s\x00a\x00\x01\x00\x01\x00\x00\x00\x00\x00"), "it cannot be read: record is cut short"},
+	}},
+	{"missing", remove(bucketObservation, rowA), []Breach{
+		{"event", idKey(eventA), "there is no observation s:a:-:-:-:-"},
+		{"event", idKey(eventLater), "there is no observation s:a:-:-:-:-"},
+		{"counter", counterKey("s", "observations"), "it says 1, a recount gives 0"},
+	}},
+	{"twice", copyTo(bucketObservation, rowA, observationKey(JobKey{Source: "s", Target: "b"})), []Breach{
+		{"counter", counterKey("s", "observations"), "it says 1, a recount gives 2"},
+	}},
+	{"under another source", copyTo(bucketObservation, rowA, observationKey(JobKey{Source: "t", Target: "a"})), []Breach{
+		{"obs", []byte("t\x00a\x00\x01\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), "it names job s:a:-:1999-12-31T00%3A00%3A00Z:-:-, of another source, country, window, scope or version"},
+		{"counter", counterKey("t", "observations"), "it says 2, a recount gives 3"},
+	}},
+	{"of no job", changeRow(rowA, func(o *Observation) { o.Job = newJob("ghost").Key.String() }), []Breach{
+		{"obs", rowA, "its job: job s:ghost:-:-:-:-: not found"},
+	}},
+	{"of nothing", changeRow(rowA, func(o *Observation) { o.Job = "x" }), []Breach{
+		{"obs", rowA, `it names "x", which is not the key of a job`},
+	}},
+	{"job key written differently", changeRow(rowA, func(o *Observation) { o.Job = strings.Replace(o.Job, "a", "%61", 1) }), []Breach{
+		{"obs", rowA, `it names "s:%61:-:1999-12-31T00%3A00%3A00Z:-:-", which is not the key of a job`},
+	}},
+	{"of a job that cannot be read", put(bucketJob, idKey(jobLater), garbage), []Breach{
+		{"job", idKey(jobLater), "it cannot be read: record has an unknown version"},
+		{"key", []byte("\x80\x00\x00\x008k\xf2\x00s:a:-:1999-12-31T00%3A00%3A00Z:-:-"), "job 7 cannot be read"},
+		{"obs", rowA, "its job: reading bucket job, key 0000000000000007: record has an unknown version"},
+		{"event", idKey(eventLater), "its job: reading bucket job, key 0000000000000007: record has an unknown version"},
+		{"event", idKey(eventJobLater), "its job: reading bucket job, key 0000000000000007: record has an unknown version"},
+		{"counter", counterKey("s", "attempts/complete"), "it says 2, a recount gives 1"},
+		{"counter", counterKey("s", "attempts/counted"), "it says 4, a recount gives 3"},
+		{"counter", counterKey("s", "bytes_down"), "it says 200, a recount gives 100"},
+		{"counter", counterKey("s", "bytes_up"), "it says 9, a recount gives 8"},
+		{"counter", counterKey("s", "state/complete"), "it says 2, a recount gives 1"},
+		{"counter", counterKey("s", "duration/"), "the counters under it hold +1 attempts against a recount"},
+	}},
+	{"of a job that never completed", changeRow(rowA, func(o *Observation) { o.Job, o.Window = newJob("e").Key.String(), noTime }), []Breach{
+		{"obs", rowA, "job 6, which made it, never completed"},
+	}},
+	{"of another job", changeRow(rowA, func(o *Observation) { o.Job, o.Window = newJob("a").Key.String(), noTime }), []Breach{
+		{"obs", rowA, "no attempt of job 3 read http://h/7 by version 1 of the rules"},
+	}},
+	{"another window", changeRow(rowA, func(o *Observation) { o.Window = noTime }), []Breach{
+		{"obs", rowA, "its window or country is not that of job 7"},
+	}},
+	{"another country", changeRow(rowY, func(o *Observation) { o.Country = "DE" }), []Breach{
+		{"obs", rowY, "its window or country is not that of job 2"},
+	}},
+	{"another page", changeRow(rowY, func(o *Observation) { o.URL = "http://h/other" }), []Breach{
+		{"obs", rowY, "no attempt of job 2 read http://h/other by version 3 of the rules"},
+	}},
+	{"other rules", changeRow(rowY, func(o *Observation) { o.Version++ }), []Breach{
+		{"obs", rowY, "no attempt of job 2 read http://h/2 by version 4 of the rules"},
+	}},
+	{"revision 0", changeRow(rowY, func(o *Observation) { o.Revision = 0 }), []Breach{
+		{"obs", rowY, "its revision is 0"},
+		{"event", idKey(eventY), "it tells of revision 1, the observation is in revision 0"},
+	}},
+	{"earlier revision", changeRow(rowA, func(o *Observation) { o.Revision = 1 }), []Breach{
+		{"event", idKey(eventA), "revision 1 of the observation has another content or time"},
+		{"event", idKey(eventLater), "it tells of revision 2, the observation is in revision 1"},
+	}},
+	{"observed at no time", changeRow(rowY, func(o *Observation) { o.ObservedAt = noTime }), []Breach{
+		{"obs", rowY, "it was observed at no time"},
+		{"event", idKey(eventY), "revision 1 of the observation has another content or time"},
+	}},
+	{"observed at another time", changeRow(rowY, func(o *Observation) { o.ObservedAt = o.ObservedAt.Add(1e6) }), []Breach{
+		{"event", idKey(eventY), "revision 1 of the observation has another content or time"},
+	}},
+	{"gone with data", changeRow(rowGone, func(o *Observation) { o.Data = []byte(`{}`) }), []Breach{
+		{"obs", rowGone, "it is gone and has data"},
+		{"event", idKey(eventGone), "revision 1 of the observation has another content or time"},
+	}},
+	{"no data", changeRow(rowY, func(o *Observation) { o.Data = nil }), []Breach{
+		{"obs", rowY, "its data is not a JSON object"},
+		{"event", idKey(eventY), "revision 1 of the observation has another content or time"},
+	}},
+	{"data of another kind", changeRow(rowY, func(o *Observation) { o.Data = []byte(`["v"]`) }), []Breach{
+		{"obs", rowY, "its data is not a JSON object"},
+		{"event", idKey(eventY), "revision 1 of the observation has another content or time"},
+	}},
+	{"broken data", changeRow(rowY, func(o *Observation) { o.Data = []byte(`{"v":nul}`) }), []Breach{
+		{"obs", rowY, "its data is not a JSON object"},
+		{"event", idKey(eventY), "revision 1 of the observation has another content or time"},
+	}},
+	{"other data", changeRow(rowY, func(o *Observation) { o.Data = []byte(`{"v":1}`) }), []Breach{
+		{"event", idKey(eventY), "revision 1 of the observation has another content or time"},
+	}},
+	{"gone", changeRow(rowY, func(o *Observation) { o.Gone, o.Data = true, nil }), []Breach{
+		{"event", idKey(eventY), "revision 1 of the observation has another content or time"},
+	}},
+	{"missing field without a name", changeRow(rowY, func(o *Observation) { o.Missing = []string{""} }), []Breach{
+		{"obs", rowY, "its list of missing fields has no name or one twice"},
+	}},
+	{"missing field twice", changeRow(rowY, func(o *Observation) { o.Missing = []string{"v", "v"} }), []Breach{
+		{"obs", rowY, "its list of missing fields has no name or one twice"},
+	}},
+}
+
+// eventDamage is to events and the outbox.
+var eventDamage = []damage{
+	{"garbage", put(bucketEvent, idKey(eventA), garbage), []Breach{
+		{"event", idKey(eventA), "it cannot be read: record has an unknown version"},
+	}},
+	{"key is no number", copyTo(bucketEvent, idKey(eventA), []byte("x")), []Breach{
+		{"event", []byte("x"), "its key is not a number"},
+	}},
+	{"missing", remove(bucketEvent, idKey(eventA)), []Breach{
+		{"outbox", outboxKey("a", eventA), "there is no event 4"},
+	}},
+	{"of no kind", changeEvent(eventA, func(e *Event) { e.Type = "odd" }), []Breach{
+		{"event", idKey(eventA), "its type is unknown: odd"},
+	}},
+	{"of another kind", changeEvent(eventA, func(e *Event) { e.Type = EventUpdated }), []Breach{
+		{"event", idKey(eventA), "its id is not that of what it tells"},
+		{"event", idKey(eventA), "its type and the revision it tells of contradict each other"},
+	}},
+	{"another id", changeEvent(eventA, func(e *Event) { e.ID = "evt_0" }), []Breach{
+		{"event", idKey(eventA), "its id is not that of what it tells"},
+	}},
+	{"another time", changeEvent(eventA, func(e *Event) { e.Timestamp = noTime }), []Breach{
+		{"event", idKey(eventA), "it tells of another time than its own"},
+	}},
+	{"newest at another time", changeEvent(eventLater, func(e *Event) { e.Timestamp = e.Timestamp.Add(time.Millisecond) }), []Breach{
+		{"event", idKey(eventLater), "revision 2 of the observation has another content or time"},
+	}},
+	{"another key", changeEvent(eventA, func(e *Event) { e.Key = newJob("b").Key.String() }), []Breach{
+		{"event", idKey(eventA), "its id is not that of what it tells"},
+		{"event", idKey(eventA), "it reads as a record that would be written differently"},
+		{"event", idKey(eventA), "there is no observation s:b:-:-:-:-"},
+	}},
+	{"key of nothing", changeEvent(eventA, func(e *Event) { e.Key = "x" }), []Breach{
+		{"event", idKey(eventA), `its data is not that of an observation: job key "x": want 6 parts between colons, got 1`},
+	}},
+	{"data cut", changeEvent(eventA, func(e *Event) { e.Data = e.Data[:40] }), []Breach{
+		{"event", idKey(eventA), "its data is not that of an observation: unexpected end of JSON input"},
+	}},
+	{"no data", changeEvent(eventA, func(e *Event) { e.Data = nil }), []Breach{
+		{"event", idKey(eventA), "its data is not that of an observation: it has no _meta"},
+	}},
+	{"other content", changeEvent(eventLater, says(`{"v":1`, `{"v":2`)), []Breach{
+		{"event", idKey(eventLater), "its id is not that of what it tells"},
+		{"event", idKey(eventLater), "it reads as a record that would be written differently"},
+		{"event", idKey(eventLater), "revision 2 of the observation has another content or time"},
+	}},
+	{"spaced", changeEvent(eventLater, says(`"revision":2`, `"revision": 2`)), []Breach{
+		{"event", idKey(eventLater), "it reads as a record that would be written differently"},
+	}},
+	{"other fingerprint", changeEvent(eventLater, says(`"fingerprint":"`, `"fingerprint":"0`)), []Breach{
+		{"event", idKey(eventLater), "it reads as a record that would be written differently"},
+	}},
+	{"later revision", changeEvent(eventLater, says(`"revision":2`, `"revision":3`)), []Breach{
+		{"event", idKey(eventLater), "it tells of revision 3, the observation is in revision 2"},
+	}},
+	{"not gone", changeEvent(eventGone, says(`,"gone":true`, ``)), []Breach{
+		{"event", idKey(eventGone), "its id is not that of what it tells"},
+		{"event", idKey(eventGone), "it reads as a record that would be written differently"},
+		{"event", idKey(eventGone), "revision 1 of the observation has another content or time"},
+	}},
+	{"of no job", changeEvent(eventA, says(`"job":"s:a:`, `"job":"s:ghost:`)), []Breach{
+		{"event", idKey(eventA), "its job: job s:ghost:-:-:-:-: not found"},
+	}},
+	{"of a job elsewhere", changeEvent(eventA, says(`"job":"s:`, `"job":"t:`)), []Breach{
+		{"event", idKey(eventA), "it names job t:a:-:-:-:-, of another source, country, window, scope or version"},
+	}},
+	{"of no row", remove(bucketObservation, rowGone), []Breach{
+		{"event", idKey(eventGone), "there is no observation t:gone:US:-:acme:v3"},
+		{"counter", counterKey("t", "observations"), "it says 2, a recount gives 1"},
+	}},
+	{"of a row that cannot be read", put(bucketObservation, rowGone, garbage), []Breach{
+		{"obs", rowGone, "it cannot be read: record has an unknown version"},
+		{"counter", counterKey("t", "observations"), "it says 2, a recount gives 1"},
+	}},
+	{"of a job: key of nothing", changeEvent(eventFailed, func(e *Event) { e.Key = "x" }), []Breach{
+		{"event", idKey(eventFailed), `its job: job key "x": want 6 parts between colons, got 1`},
+	}},
+	{"of a job: no job", changeEvent(eventFailed, func(e *Event) { e.Key = newJob("ghost").Key.String() }), []Breach{
+		{"event", idKey(eventFailed), "its job: job s:ghost:-:-:-:-: not found"},
+	}},
+	{"of a job: data cut", changeEvent(eventFailed, func(e *Event) { e.Data = e.Data[:9] }), []Breach{
+		{"event", idKey(eventFailed), "its data is not that of a job: unexpected end of JSON input"},
+	}},
+	{"of a job: spaced", changeEvent(eventFailed, says(`"id":`, `"id": `)), []Breach{
+		{"event", idKey(eventFailed), "it reads as a record that would be written differently"},
+	}},
+	{"of a job: another id", changeEvent(eventFailed, func(e *Event) { e.ID = "evt_0" }), []Breach{
+		{"event", idKey(eventFailed), "its id is not that of what it tells"},
+	}},
+	{"of a job: another number", changeEvent(eventFailed, says(`"id":5`, `"id":4`)), []Breach{
+		{"event", idKey(eventFailed), "it tells of another job than its key"},
+	}},
+	{"of a job: another state", changeEvent(eventFailed, says(`"state":"failed"`, `"state":"complete"`)), []Breach{
+		{"event", idKey(eventFailed), "its type and the state it tells of contradict each other"},
+	}},
+	{"of a job: another kind", changeEvent(eventFailed, func(e *Event) { e.Type = EventJobComplete }), []Breach{
+		{"event", idKey(eventFailed), "its id is not that of what it tells"},
+		{"event", idKey(eventFailed), "its type and the state it tells of contradict each other"},
+	}},
+	{"of a job: more attempts", changeEvent(eventFailed, says(`"attempts":1`, `"attempts":2`)), []Breach{
+		{"event", idKey(eventFailed), "its id is not that of what it tells"},
+		{"event", idKey(eventFailed), "it tells of more attempts than its job has"},
+	}},
+	{"outbox: no event", put(bucketOutbox, outboxKey("a", 77), nil), []Breach{
+		{"outbox", outboxKey("a", 77), "there is no event 77"},
+	}},
+	{"outbox: no sink", put(bucketOutbox, outboxKey("", eventA), nil), []Breach{
+		{"outbox", []byte("\x00\x00\x00\x00\x00\x00\x00\x00\x04"), "its key is not a sink and the number of an event"},
+	}},
+	{"outbox: no number", put(bucketOutbox, []byte("a"), nil), []Breach{
+		{"outbox", []byte("a"), "its key is not a sink and the number of an event"},
+	}},
+	{"outbox: a value", put(bucketOutbox, outboxKey("a", eventA), []byte("x")), []Breach{
+		{"outbox", outboxKey("a", eventA), "it has a value"},
+	}},
+}
+
+// nameDamage is to sources, hosts and what is counted up.
+var nameDamage = []damage{
+	{"garbage source", put(bucketSource, []byte("s"), garbage), []Breach{
+		{"source", []byte("s"), "it cannot be read: invalid character 'c' looking for beginning of value"},
+	}},
+	{"source written differently", changeRecord(bucketSource, []byte("s"), func(v []byte) []byte { return append([]byte(" "), v...) }), []Breach{
+		{"source", []byte("s"), "it reads as a record that would be written differently"},
+	}},
+	{"garbage robots", put(bucketRobots, []byte("http://h"), garbage), []Breach{
+		{"robots", []byte("http://h"), "it cannot be read: record has an unknown version"},
+	}},
+	{"garbage host", put(bucketHost, []byte("h"), garbage), []Breach{
+		{"host", []byte("h"), "it is not a time"},
+	}},
+	{"schema", put(bucketMeta, schemaKey, appendU32(nil, schema+1)), []Breach{
+		{"meta", []byte("schema"), "it is not 1, the version of this layout"},
+	}},
+	{"job sequence", put(bucketMeta, []byte("job"), i64(3)), []Breach{
+		{"meta", []byte("job"), "it says 3, and 9 is in use"},
+	}},
+	{"event sequence", put(bucketMeta, []byte("event"), i64(3)), []Breach{
+		{"meta", []byte("event"), "it says 3, and 10 is in use"},
+	}},
+	{"lane sequence", put(bucketMeta, []byte("lane"), i64(1)), []Breach{
+		{"meta", []byte("lane"), "it says 1, and 2 is in use"},
+	}},
+	{"missing sequence", remove(bucketMeta, []byte("job")), []Breach{
+		{"meta", []byte("job"), "it says 0, and 9 is in use"},
+	}},
+	{"garbage sequence", put(bucketMeta, []byte("job"), garbage), []Breach{
+		{"meta", []byte("job"), "it is not a number"},
+	}},
+}
+
+// counterDamage is to counters.
+var counterDamage = []damage{
+	{"jobs by state", addTo("s", metricState+"complete", 1), []Breach{
+		{"counter", counterKey("s", "state/complete"), "it says 3, a recount gives 2"},
+	}},
+	{"failures", addTo("s", MetricFailures+"tls", 1), []Breach{
+		{"counter", counterKey("s", "failures/tls"), "it says 2, a recount gives 1"},
+	}},
+	{"attempts", addTo("s", MetricAttempts, -1), []Breach{
+		{"counter", counterKey("s", "attempts/counted"), "it says 3, a recount gives 4"},
+	}},
+	{"complete attempts", addTo("s", MetricComplete, 1), []Breach{
+		{"counter", counterKey("s", "attempts/complete"), "it says 3, a recount gives 2"},
+	}},
+	{"recovered leases", addTo("s", MetricRecovered, 1), []Breach{
+		{"counter", counterKey("s", "recovered"), "it says 2, a recount gives 1"},
+	}},
+	{"completed after recovery", addTo("t", MetricAfterRecovery, 1), []Breach{
+		{"counter", counterKey("t", "completed_after_recovery"), "it says 2, a recount gives 1"},
+	}},
+	{"retries", addTo("s", MetricRetries+"dns", 1), []Breach{
+		{"counter", counterKey("s", "retries/dns"), "it says 2, a recount gives 1"},
+	}},
+	{"bytes up", addTo("s", MetricBytesUp, 1), []Breach{
+		{"counter", counterKey("s", "bytes_up"), "it says 10, a recount gives 9"},
+	}},
+	{"bytes down", addTo("s", MetricBytesDown, 1), []Breach{
+		{"counter", counterKey("s", "bytes_down"), "it says 201, a recount gives 200"},
+	}},
+	{"observations", addTo("s", MetricObservations, 1), []Breach{
+		{"counter", counterKey("s", "observations"), "it says 2, a recount gives 1"},
+	}},
+	{"durations", addTo("s", durationMetric(time.Second), 1), []Breach{
+		{"counter", counterKey("s", "duration/"), "the counters under it hold +1 attempts against a recount"},
+	}},
+	{"a duration missing", remove(bucketCounter, counterKey("s", durationMetric(time.Second))), []Breach{
+		{"counter", counterKey("s", "duration/"), "the counters under it hold -4 attempts against a recount"},
+	}},
+	{"missing", remove(bucketCounter, counterKey("s", MetricObservations)), []Breach{
+		{"counter", counterKey("s", "observations"), "it is missing, a recount gives 1"},
+	}},
+	{"of nothing", addTo("x", MetricFailures+"dns", 2), []Breach{
+		{"counter", counterKey("x", "failures/dns"), "it says 2, a recount gives 0"},
+	}},
+	{"below zero", addTo("s", MetricDuplicates, -1), []Breach{
+		{"counter", counterKey("s", "duplicates_rejected"), "it says -1"},
+	}},
+	{"cut short", put(bucketCounter, counterKey("s", MetricDuplicates), []byte("x")), []Breach{
+		{"counter", counterKey("s", "duplicates_rejected"), "it is not a counter of a source"},
+	}},
+	{"without source", put(bucketCounter, []byte("x"), i64(0)), []Breach{
+		{"counter", []byte("x"), "it is not a counter of a source"},
+	}},
+}

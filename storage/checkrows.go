@@ -1,0 +1,243 @@
+package storage
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+)
+
+func (c *checker) observations() {
+	c.each(bucketObservation, func(k, v []byte) {
+		o, err := decodeObservation(k, v)
+		if err != nil {
+			c.unreadable(bucketObservation, k, err)
+			return
+		}
+		c.recount(o.Key.Source, MetricObservations, 1)
+		c.written(bucketObservation, k, v, o.encode())
+		c.written(bucketObservation, k, k, observationKey(o.Key))
+		c.rules(bucketObservation, k, observationRules(o)...)
+		if j := c.maker(bucketObservation, k, o); j != nil {
+			c.made(k, o, j)
+		}
+	})
+}
+
+// observationRules are what an observation promises by itself.
+func observationRules(o *Observation) []rule {
+	object := len(o.Data) > 1 && o.Data[0] == '{' && o.Data[len(o.Data)-1] == '}' && json.Valid(o.Data)
+	missing := slices.Sorted(slices.Values(o.Missing))
+	return []rule{
+		{o.Gone && len(o.Data) > 0, "it is gone and has data"},
+		{!o.Gone && !object, "its data is not a JSON object"},
+		{o.Revision < 1, "its revision is 0"},
+		{o.ObservedAt.IsZero(), "it was observed at no time"},
+		{slices.Contains(missing, "") || len(slices.Compact(missing)) < len(o.Missing), "its list of missing fields has no name or one twice"},
+	}
+}
+
+// maker reads the job that an observation names, whose key must be that of the
+// observation but for the target and a window; nil: it is told what is wrong.
+func (c *checker) maker(id bucket, key []byte, o *Observation) *Job {
+	made, err := ParseJobKey(o.Job)
+	if err != nil || made.String() != o.Job {
+		c.breach(id, key, "it names %q, which is not the key of a job", o.Job)
+		return nil
+	}
+	own := o.Key
+	if made.Target = own.Target; own.Window.IsZero() {
+		made.Window = noTime
+	}
+	if made != own {
+		c.breach(id, key, "it names job %s, of another source, country, window, scope or version", o.Job)
+		return nil
+	}
+	j, err := c.jobByText(o.Job)
+	if err != nil {
+		c.breach(id, key, "its job: %v", err)
+	}
+	return j
+}
+
+func (c *checker) jobByText(text string) (*Job, error) {
+	key, err := ParseJobKey(text)
+	if err != nil {
+		return nil, err
+	}
+	return c.tx.JobByKey(key)
+}
+
+// made compares an observation with the job that made it. A job that completed
+// more than once has more than one page to its name.
+func (c *checker) made(k []byte, o *Observation, j *Job) {
+	if !o.Window.Equal(j.Window) || j.State == StateComplete && o.Country != j.Country {
+		c.breach(bucketObservation, k, "its window or country is not that of job %d", j.ID)
+	}
+	list, err := c.tx.Attempts(j.ID)
+	if err != nil {
+		return // told with the attempts
+	}
+	list = slices.DeleteFunc(list, func(a Attempt) bool { return a.Outcome != OutcomeComplete })
+	same := func(a Attempt) bool { return a.FinalURL == o.URL && a.ParserVersion == o.Version }
+	switch {
+	case len(list) == 0 && j.State != StateComplete:
+		c.breach(bucketObservation, k, "job %d, which made it, never completed", j.ID)
+	case len(list) > 0 && !slices.ContainsFunc(list, same):
+		c.breach(bucketObservation, k, "no attempt of job %d read %s by version %d of the rules", j.ID, o.URL, o.Version)
+	}
+}
+
+func (c *checker) events() {
+	c.each(bucketEvent, func(k, v []byte) {
+		if len(k) != 8 {
+			c.breach(bucketEvent, k, "its key is not a number")
+			return
+		}
+		e, err := decodeEvent(tailID(k), v)
+		if err != nil {
+			c.unreadable(bucketEvent, k, err)
+			return
+		}
+		c.see(eventSequence, e.Seq)
+		c.written(bucketEvent, k, v, e.encode())
+		switch e.Type {
+		case EventCreated, EventUpdated:
+			c.observationEvent(k, e)
+		case EventJobComplete, EventJobFailed:
+			c.jobEvent(k, e)
+		default:
+			c.breach(bucketEvent, k, "its type is unknown: %s", e.Type)
+		}
+	})
+}
+
+// observationEvent wants an event to say what its id and its own data say, and
+// the observation to be there, in the same revision or a later one.
+func (c *checker) observationEvent(k []byte, e *Event) {
+	told, err := readLine(e)
+	if err != nil {
+		c.breach(bucketEvent, k, "its data is not that of an observation: %v", err)
+		return
+	}
+	c.rules(bucketEvent, k,
+		rule{e.ID != observationEventID(e.Type, told), "its id is not that of what it tells"},
+		rule{(e.Type == EventCreated) != (told.Revision == 1), "its type and the revision it tells of contradict each other"},
+		rule{e.Timestamp.Unix() != told.ObservedAt.Unix(), "it tells of another time than its own"},
+	)
+	if !bytes.Contains(e.Data, replaced) {
+		c.written(bucketEvent, k, e.Data, told.appendJSON(nil))
+		c.maker(bucketEvent, k, told)
+	}
+	c.revision(k, e, told)
+}
+
+// replaced stands in JSON where text was not UTF-8: what such a line says of
+// names cannot be compared with what they are.
+var replaced = []byte(`\ufffd`)
+
+// revision compares what an event tells with the observation as it is now.
+func (c *checker) revision(k []byte, e *Event, told *Observation) {
+	place := observationKey(told.Key)
+	v := c.tx.get(bucketObservation, place)
+	if v == nil {
+		c.breach(bucketEvent, k, "there is no observation %s", e.Key)
+		return
+	}
+	o, err := decodeObservation(place, v)
+	switch {
+	case err != nil: // told with the observations
+	case told.Revision > o.Revision:
+		c.breach(bucketEvent, k, "it tells of revision %d, the observation is in revision %d", told.Revision, o.Revision)
+	case told.Revision < o.Revision:
+	case told.Gone != o.Gone || !bytes.Equal(told.Data, o.Data) || !e.Timestamp.Equal(o.ObservedAt):
+		c.breach(bucketEvent, k, "revision %d of the observation has another content or time", o.Revision)
+	}
+}
+
+// readLine reads an observation out of its event.
+func readLine(e *Event) (*Observation, error) {
+	key, err := ParseJobKey(e.Key)
+	if err != nil {
+		return nil, err
+	}
+	// Quotes inside text are escaped, so that no text can look like this.
+	meta := bytes.LastIndex(e.Data, []byte(`"_meta":{"source":`))
+	if meta < 1 {
+		return nil, errors.New("it has no _meta")
+	}
+	var line struct {
+		Meta struct {
+			Job           string
+			Window        time.Time
+			Country, URL  string
+			ParserVersion int `json:"parser_version"`
+			Revision      int
+			ObservedAt    time.Time `json:"observed_at"`
+			Missing       []string
+			Gone          bool
+		} `json:"_meta"`
+	}
+	if err := json.Unmarshal(append([]byte{'{'}, e.Data[meta:]...), &line); err != nil {
+		return nil, err
+	}
+	m := line.Meta
+	o := &Observation{
+		Key: key, Job: m.Job, Window: m.Window, Country: m.Country, URL: m.URL, Version: m.ParserVersion,
+		Revision: m.Revision, ObservedAt: m.ObservedAt, Missing: m.Missing, Gone: m.Gone,
+	}
+	switch {
+	case meta > 1:
+		o.Data = append(bytes.Clone(e.Data[:meta-1]), '}')
+	case !m.Gone:
+		o.Data = []byte(`{}`)
+	}
+	return o, nil
+}
+
+// jobEvent wants an event to say what its id and its own data say, and the job
+// to be there, with that many attempts or more.
+func (c *checker) jobEvent(k []byte, e *Event) {
+	var told struct {
+		ID                           uint64
+		State, URL, Category, Reason string
+		Attempts                     uint32
+	}
+	if err := json.Unmarshal(e.Data, &told); err != nil {
+		c.breach(bucketEvent, k, "its data is not that of a job: %v", err)
+		return
+	}
+	j, err := c.jobByText(e.Key)
+	if err != nil {
+		c.breach(bucketEvent, k, "its job: %v", err)
+		return
+	}
+	anew := Job{
+		ID: told.ID, Key: j.Key, State: JobState(told.State), URL: told.URL,
+		Category: Category(told.Category), Reason: told.Reason, Attempts: told.Attempts,
+	}
+	if !bytes.Contains(e.Data, replaced) {
+		c.written(bucketEvent, k, e.Data, anew.appendEvent(nil, e.Key))
+	}
+	c.rules(bucketEvent, k,
+		rule{e.ID != jobEventID(e.Type, e.Key, told.Attempts), "its id is not that of what it tells"},
+		rule{e.Type != "job."+told.State, "its type and the state it tells of contradict each other"},
+		rule{told.ID != j.ID, "it tells of another job than its key"},
+		rule{told.Attempts > j.Attempts, "it tells of more attempts than its job has"},
+	)
+}
+
+func (c *checker) outbox() {
+	c.each(bucketOutbox, func(k, v []byte) {
+		sink, seq, ok := bytes.Cut(k, []byte{0})
+		switch {
+		case !ok || len(sink) == 0 || len(seq) != 8:
+			c.breach(bucketOutbox, k, "its key is not a sink and the number of an event")
+		case c.tx.get(bucketEvent, seq) == nil:
+			c.breach(bucketOutbox, k, "there is no event %d", tailID(seq))
+		case len(v) > 0:
+			c.breach(bucketOutbox, k, "it has a value")
+		}
+	})
+}
