@@ -116,44 +116,64 @@ func (c *checker) events() {
 // observationEvent wants an event to say what its id and its own data say, and
 // the observation to be there, in the same revision or a later one.
 func (c *checker) observationEvent(k []byte, e *Event) {
-	told, err := readLine(e)
-	if err != nil {
-		c.breach(bucketEvent, k, "its data is not that of an observation: %v", err)
-		return
+	now := c.told(k, e)
+	then := now // nearly always, and then there is nothing to read
+	if now == nil || !bytes.Equal(now.appendJSON(nil), e.Data) {
+		if then = c.asTold(k, e); then == nil {
+			return
+		}
 	}
 	c.rules(bucketEvent, k,
-		rule{e.ID != observationEventID(e.Type, told), "its id is not that of what it tells"},
-		rule{(e.Type == EventCreated) != (told.Revision == 1), "its type and the revision it tells of contradict each other"},
-		rule{e.Timestamp.Unix() != told.ObservedAt.Unix(), "it tells of another time than its own"},
+		rule{e.ID != observationEventID(e.Type, then), "its id is not that of what it tells"},
+		rule{(e.Type == EventCreated) != (then.Revision == 1), "its type and the revision it tells of contradict each other"},
+		rule{e.Timestamp.Unix() != then.ObservedAt.Unix(), "it tells of another time than its own"},
 	)
-	if !bytes.Contains(e.Data, replaced) {
-		c.written(bucketEvent, k, e.Data, told.appendJSON(nil))
-		c.maker(bucketEvent, k, told)
+	switch {
+	case now == nil || then.Revision < now.Revision:
+	case then.Revision > now.Revision:
+		c.breach(bucketEvent, k, "it tells of revision %d, the observation is in revision %d", then.Revision, now.Revision)
+	case !then.sameContent(now) || !e.Timestamp.Equal(now.ObservedAt):
+		c.breach(bucketEvent, k, "revision %d of the observation has another content or time", now.Revision)
 	}
-	c.revision(k, e, told)
+}
+
+// asTold reads the observation out of an event and looks at it; nil: it is told
+// that it cannot be read.
+func (c *checker) asTold(k []byte, e *Event) *Observation {
+	o, err := readLine(e)
+	if err != nil {
+		c.breach(bucketEvent, k, "its data is not that of an observation: %v", err)
+		return nil
+	}
+	if !bytes.Contains(e.Data, replaced) {
+		c.written(bucketEvent, k, e.Data, o.appendJSON(nil))
+		c.maker(bucketEvent, k, o)
+	}
+	return o
 }
 
 // replaced stands in JSON where text was not UTF-8: what such a line says of
 // names cannot be compared with what they are.
 var replaced = []byte(`\ufffd`)
 
-// revision compares what an event tells with the observation as it is now.
-func (c *checker) revision(k []byte, e *Event, told *Observation) {
-	place := observationKey(told.Key)
+// told reads the observation that an event is about, as it is now; nil: it is
+// told that there is none, or with the observations that it cannot be read.
+func (c *checker) told(k []byte, e *Event) *Observation {
+	key, err := ParseJobKey(e.Key)
+	if err != nil {
+		return nil // told with the event's data
+	}
+	place := observationKey(key)
 	v := c.tx.get(bucketObservation, place)
 	if v == nil {
 		c.breach(bucketEvent, k, "there is no observation %s", e.Key)
-		return
+		return nil
 	}
 	o, err := decodeObservation(place, v)
-	switch {
-	case err != nil: // told with the observations
-	case told.Revision > o.Revision:
-		c.breach(bucketEvent, k, "it tells of revision %d, the observation is in revision %d", told.Revision, o.Revision)
-	case told.Revision < o.Revision:
-	case told.Gone != o.Gone || !bytes.Equal(told.Data, o.Data) || !e.Timestamp.Equal(o.ObservedAt):
-		c.breach(bucketEvent, k, "revision %d of the observation has another content or time", o.Revision)
+	if err != nil {
+		return nil
 	}
+	return o
 }
 
 // readLine reads an observation out of its event.

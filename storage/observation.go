@@ -121,7 +121,7 @@ func (tx *Tx) observe(j *Job, r NewObservation, c Completion, done *Completed) e
 	case !o.replaces(old, c.Mode):
 		done.Rejected++
 		return nil
-	case o.Gone == old.Gone && bytes.Equal(o.Data, old.Data):
+	case o.sameContent(old):
 		// The content stays as first seen, and no event says otherwise. Only
 		// the place it holds among windows moves on: a backfill of a window
 		// between the two must find that this one is later.
@@ -140,6 +140,10 @@ func (tx *Tx) writeObservation(place, old []byte, o *Observation, event string, 
 		return err
 	}
 	return tx.emitObservation(event, o, sinks)
+}
+
+func (o *Observation) sameContent(old *Observation) bool {
+	return o.Gone == old.Gone && bytes.Equal(o.Data, old.Data)
 }
 
 // replaces reports whether o stays and old goes.
