@@ -379,6 +379,20 @@ func TestCheckStopped(t *testing.T) {
 	}
 }
 
+// TestChecksumsOfDamage: a row that cannot be read has no checksum.
+func TestChecksumsOfDamage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := damagedStore(t)
+		if err := s.Update(context.Background(), put(bucketObservation, rowA, garbage)); err != nil {
+			t.Fatal(err)
+		}
+		list, err := s.Checksums()
+		if damaged, ok := errors.AsType[*RecordError](err); !ok || damaged.Bucket != "obs" {
+			t.Errorf("checksums %v, error %v", list, err)
+		}
+	})
+}
+
 // TestDanglingKeyIsDamage: a key that leads to no job must not make a second one.
 func TestDanglingKeyIsDamage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
