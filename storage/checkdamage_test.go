@@ -46,7 +46,10 @@ var jobDamage = []damage{
 		{"job", idKey(jobPending), "rescued by its attempts: false, by itself: true"},
 	}},
 	{"key is no id", copyTo(bucketJob, idKey(jobPending), []byte("x")), []Breach{
-		{"job", []byte("x"), "its key is not an id"},
+		{"job", []byte("x"), "its key is not an id from 1"},
+	}},
+	{"id 0", put(bucketJob, idKey(0), garbage), []Breach{
+		{"job", idKey(0), "its key is not an id from 1"},
 	}},
 	{"missing", remove(bucketJob, idKey(jobPending)), []Breach{
 		{"attempt", attemptKey(jobPending, 1), "there is no job 6"},
@@ -523,7 +526,10 @@ var eventDamage = []damage{
 		{"event", idKey(eventA), "it cannot be read: record has an unknown version"},
 	}},
 	{"key is no number", copyTo(bucketEvent, idKey(eventA), []byte("x")), []Breach{
-		{"event", []byte("x"), "its key is not a number"},
+		{"event", []byte("x"), "its key is not a number from 1"},
+	}},
+	{"number 0", copyTo(bucketEvent, idKey(eventA), idKey(0)), []Breach{
+		{"event", idKey(0), "its key is not a number from 1"},
 	}},
 	{"missing", remove(bucketEvent, idKey(eventA)), []Breach{
 		{"outbox", outboxKey("a", eventA), "there is no event 4"},

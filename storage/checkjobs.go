@@ -27,8 +27,8 @@ func (c *checker) jobs() {
 // job looks at a job by itself and at its place in the indexes; nil: it cannot
 // be read.
 func (c *checker) job(k, v []byte) *Job {
-	if len(k) != 8 {
-		c.breach(bucketJob, k, "its key is not an id")
+	if len(k) != 8 || tailID(k) == 0 {
+		c.breach(bucketJob, k, "its key is not an id from 1")
 		return nil
 	}
 	j, err := decodeJob(tailID(k), v)

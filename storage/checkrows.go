@@ -91,8 +91,8 @@ func (c *checker) made(k []byte, o *Observation, j *Job) {
 
 func (c *checker) events() {
 	c.each(bucketEvent, func(k, v []byte) {
-		if len(k) != 8 {
-			c.breach(bucketEvent, k, "its key is not a number")
+		if len(k) != 8 || tailID(k) == 0 {
+			c.breach(bucketEvent, k, "its key is not a number from 1")
 			return
 		}
 		e, err := decodeEvent(tailID(k), v)
