@@ -30,9 +30,9 @@ func (b Breach) String() string {
 // jobs with their indexes both ways, attempts and observations with jobs,
 // events with observations and jobs, outbox rows with events, counters with a
 // recount. It gives what does not agree, in the order in which it looked; an
-// error means that it could not look. Writing goes on meanwhile, but for the
-// check of the pages. It keeps nothing per job: memory grows with the sources,
-// the pages and what it finds.
+// error means that it could not look. While pages are checked writers wait;
+// the rest reads one snapshot beside them (see View). It keeps nothing per job:
+// memory grows with the sources, the pages and what it finds.
 func (s *Store) Check() ([]Breach, error) {
 	found, err := s.checkPages()
 	if err != nil || len(found) > 0 { // nothing below can be trusted on broken pages

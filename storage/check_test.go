@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -294,6 +295,46 @@ func TestCheckFinds(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestCheckOddText: text that JSON must change, and records that look like what
+// surrounds them in an event, are no damage.
+func TestCheckOddText(t *testing.T) {
+	s := openTest(t, Options{NoSync: true})
+	odd := []string{"", "\xff\xfe", "\u2028", `"_meta":{"source":"`, "a:b%\x00-", strings.Repeat("\xff", 200)}
+	for _, text := range odd {
+		data, err := json.Marshal(map[string]any{"v": text, "w": map[string]any{"_meta": map[string]any{"source": text}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := newJob(text)
+		n.Country, n.URL = text, text
+		l := n
+		l.Key.Scope, l.Scope = text, text
+		err = s.Update(context.Background(), func(tx *Tx) error {
+			if err := errors.Join(enqueueAll(tx, n, l), claimAll(tx)); err != nil {
+				return err
+			}
+			for id := tx.ids[jobSequence]; id > 0; id-- {
+				j, err := tx.Job(id)
+				if err != nil || j.State != StateRunning {
+					return err
+				}
+				c := Completion{
+					Mode: WriteInsert, Sinks: damagedSinks, Attempt: Attempt{FinalURL: text, Reason: text},
+					Records: []NewObservation{{Key: text, Data: data}, {Key: text + "x", Data: []byte(`{}`), Missing: []string{text + "y"}}},
+				}
+				if _, err := tx.CompleteJob(j.Lease(), c); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantClean(t, s)
 }
 
 // TestCheckFindsBrokenPages: what bbolt's own check finds is told, and nothing

@@ -273,7 +273,7 @@ func (d *damager) update(t *testing.T, id bucket, fn func(*bolt.Bucket)) {
 // panics nor hangs, and reports all but what is listed as undetectable. A
 // failure names the seed and the round.
 func TestCheckFindsRandomDamage(t *testing.T) {
-	const seed, rounds = 1, 4000
+	const seed, rounds = 1, 2000
 	synctest.Test(t, func(t *testing.T) {
 		s := damagedStore(t)
 		d := newDamager(t, s, seed)

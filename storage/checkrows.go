@@ -47,8 +47,8 @@ func (c *checker) maker(id bucket, key []byte, o *Observation) *Job {
 		return nil
 	}
 	own := o.Key
-	if made.Target = own.Target; own.Window.IsZero() {
-		made.Window = noTime
+	if made.Target = own.Target; own.Window.IsZero() || made.Window.Equal(own.Window) {
+		made.Window = own.Window
 	}
 	if made != own {
 		c.breach(id, key, "it names job %s, of another source, country, window, scope or version", o.Job)
