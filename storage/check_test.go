@@ -303,38 +303,38 @@ func TestCheckOddText(t *testing.T) {
 	s := openTest(t, Options{NoSync: true})
 	odd := []string{"", "\xff\xfe", "\u2028", `"_meta":{"source":"`, "a:b%\x00-", strings.Repeat("\xff", 200)}
 	for _, text := range odd {
-		data, err := json.Marshal(map[string]any{"v": text, "w": map[string]any{"_meta": map[string]any{"source": text}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := newJob(text)
-		n.Country, n.URL = text, text
-		l := n
-		l.Key.Scope, l.Scope = text, text
-		err = s.Update(context.Background(), func(tx *Tx) error {
-			if err := errors.Join(enqueueAll(tx, n, l), claimAll(tx)); err != nil {
-				return err
+		first := newJob(text)
+		first.Country, first.URL = text, text
+		later, scoped := first, first
+		later.Key.Window, later.Window = damagedWindow, damagedWindow // updates what the first made
+		scoped.Key.Scope, scoped.Scope = text, text
+		for _, n := range []NewJob{first, later, scoped} {
+			data, err := json.Marshal(map[string]any{"v": text, "w": map[string]any{"_meta": map[string]any{"source": n.Window}}})
+			if err != nil {
+				t.Fatal(err)
 			}
-			for id := tx.ids[jobSequence]; id > 0; id-- {
-				j, err := tx.Job(id)
-				if err != nil || j.State != StateRunning {
-					return err
-				}
-				c := Completion{
-					Mode: WriteInsert, Sinks: damagedSinks, Attempt: Attempt{FinalURL: text, Reason: text},
-					Records: []NewObservation{{Key: text, Data: data}, {Key: text + "x", Data: []byte(`{}`), Missing: []string{text + "y"}}},
-				}
-				if _, err := tx.CompleteJob(j.Lease(), c); err != nil {
-					return err
-				}
+			err = s.Update(context.Background(), func(tx *Tx) error { return completeOdd(tx, n, text, data) })
+			if err != nil {
+				t.Fatal(err)
 			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
 	}
 	wantClean(t, s)
+}
+
+func completeOdd(tx *Tx, n NewJob, text string, data []byte) error {
+	if err := errors.Join(enqueueAll(tx, n), claimAll(tx)); err != nil {
+		return err
+	}
+	j, err := tx.JobByKey(n.Key)
+	if err != nil || j.State != StateRunning { // "" makes the same key with and without a scope
+		return err
+	}
+	_, err = tx.CompleteJob(j.Lease(), Completion{
+		Mode: WriteUpsert, Sinks: damagedSinks, Attempt: Attempt{FinalURL: text, Reason: text},
+		Records: []NewObservation{{Key: text, Data: data}, {Key: text + "x", Data: []byte(`{}`), Missing: []string{text + "y"}}},
+	})
+	return err
 }
 
 // TestCheckFindsBrokenPages: what bbolt's own check finds is told, and nothing
