@@ -23,25 +23,31 @@ func (c *checker) recountJob(j *Job, list []Attempt) {
 	if j.State == StateFailed {
 		c.recount(source, MetricFailures+string(j.Category), 1)
 	}
-	rescued := false
-	for i := range list {
-		a := &list[i]
-		c.recount(source, MetricBytesUp, a.BytesUp)
-		c.recount(source, MetricBytesDown, a.BytesDown)
+	j.tally(list, func(metric string, n int64) { c.recount(source, metric, n) })
+}
+
+// tally counts a job's attempts again as they were when they were saved: all
+// of them, or all that were not pruned. Durations are counted together.
+func (j *Job) tally(attempts []Attempt, count func(metric string, n int64)) {
+	rescued := j.Forgotten > 0 && j.Recovered
+	for i := range attempts {
+		a := &attempts[i]
+		count(MetricBytesUp, a.BytesUp)
+		count(MetricBytesDown, a.BytesDown)
 		if a.counts() {
-			c.recount(source, MetricAttempts, 1)
-			c.recount(source, metricDuration, 1)
+			count(MetricAttempts, 1)
+			count(metricDuration, 1)
 		}
 		switch a.Outcome {
 		case OutcomeRescued:
 			rescued = true
-			c.recount(source, MetricRecovered, 1)
+			count(MetricRecovered, 1)
 		case OutcomeRetry:
-			c.recount(source, MetricRetries+string(a.Category), 1)
+			count(MetricRetries+string(a.Category), 1)
 		case OutcomeComplete:
-			c.recount(source, MetricComplete, 1)
+			count(MetricComplete, 1)
 			if rescued {
-				c.recount(source, MetricAfterRecovery, 1)
+				count(MetricAfterRecovery, 1)
 			}
 		}
 	}
@@ -67,11 +73,16 @@ func (c *checker) counters() {
 			return
 		}
 		d, n := delta{source: string(source), metric: string(metric)}, tailInt(v)
+		if d.metric == metricPruned+metricDuration {
+			c.recount(d.source, metricDuration, n)
+			return
+		}
+		pruned := tailInt(c.tx.get(bucketCounter, counterKey(d.source, metricPruned+d.metric)))
 		switch {
 		case n < 0:
 			c.breach(bucketCounter, k, "it says %d", n)
-		case recountable(d.metric) && n != c.counts[d]:
-			c.breach(bucketCounter, k, "it says %d, a recount gives %d", n, c.counts[d])
+		case recountable(d.metric) && n != c.counts[d]+pruned:
+			c.breach(bucketCounter, k, "it says %d, a recount gives %d", n, c.counts[d]+pruned)
 		case strings.HasPrefix(d.metric, metricDuration):
 			c.recount(d.source, metricDuration, -n)
 			return

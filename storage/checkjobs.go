@@ -37,7 +37,9 @@ func (c *checker) job(k, v []byte) *Job {
 		return nil
 	}
 	c.see(jobSequence, j.ID)
-	c.written(bucketJob, k, v, j.encode())
+	if v[0] == jobVersion {
+		c.written(bucketJob, k, v, j.encode())
+	}
 	c.rules(bucketJob, k, jobRules(j)...)
 	if _, source, err := c.tx.Lane(j.Lane); err != nil || source != j.Key.Source {
 		c.breach(bucketJob, k, "it is of source %q, its lane %d of %q", j.Key.Source, j.Lane, source)
@@ -61,6 +63,7 @@ func jobRules(j *Job) []rule {
 		{(running || j.State == StateComplete) && blamed, "it is " + string(j.State) + " and has a reason to fail"},
 		{j.Category != "" && !j.Category.Known(), "its category is unknown: " + string(j.Category)},
 		{j.FirstClaim.IsZero() && (running || j.Tries > 0), "it was claimed, and its first claim has no time"},
+		{j.Forgotten > j.Generation, "it has forgotten more attempts than it had"},
 		{j.Window.Nanosecond() != 0, "its window does not begin with a second"},
 	}
 }
@@ -189,7 +192,9 @@ func (c *checker) attemptsOf(w *walk, key []byte) (list []Attempt, readable bool
 			readable = false
 			continue
 		}
-		c.written(bucketAttempt, w.k, w.v, a.encode())
+		if w.v[0] == attemptVersion {
+			c.written(bucketAttempt, w.k, w.v, a.encode())
+		}
 		c.rules(bucketAttempt, w.k, attemptRules(&a)...)
 		list = append(list, a)
 	}
@@ -218,8 +223,15 @@ func (c *checker) history(j *Job, list []Attempt) {
 		return // sums over some of them say nothing
 	}
 	k := idKey(j.ID)
-	c.sums(j, k, list)
-	c.lastAttempt(j, k, list)
+	if j.Forgotten == 0 { // else sums over the rest say nothing
+		c.sums(j, k, list)
+	}
+	if j.Forgotten == 0 || len(list) > 0 {
+		c.lastAttempt(j, k, list)
+	}
+	if j.Forgotten > 0 {
+		return
+	}
 	claimed := func(at time.Time) bool { return at.Equal(j.FirstClaim) }
 	isStart := slices.ContainsFunc(list, func(a Attempt) bool { return claimed(a.Start) })
 	if !j.FirstClaim.IsZero() && !isStart && !claimed(j.ClaimedAt) {
@@ -230,14 +242,15 @@ func (c *checker) history(j *Job, list []Attempt) {
 	}
 }
 
-// unbroken wants attempts 1, 2, … up to the job's generation, whose own is not
-// written while it runs. Their keys make them ordered and unique.
+// unbroken wants the attempts from the first that is not pruned up to the job's
+// generation, whose own is not written while it runs. Their keys make them
+// ordered and unique.
 func (c *checker) unbroken(j *Job, list []Attempt) bool {
 	ended := uint64(j.Generation)
 	if j.State == StateRunning && ended > 0 {
 		ended--
 	}
-	whole, next := true, uint64(1)
+	whole, next := true, uint64(j.Forgotten)+1
 	gap := func(until uint64) {
 		if next <= until {
 			whole = false
@@ -246,9 +259,9 @@ func (c *checker) unbroken(j *Job, list []Attempt) bool {
 	}
 	for i := range list {
 		generation := uint64(list[i].Generation)
-		if generation == 0 || generation > ended {
+		if generation <= uint64(j.Forgotten) || generation > ended {
 			whole = false
-			c.breach(bucketAttempt, attemptKey(j.ID, list[i].Generation), "generation %d, job %d has ended %d", generation, j.ID, ended)
+			c.breach(bucketAttempt, attemptKey(j.ID, list[i].Generation), "generation %d, job %d has ended %d and forgotten %d", generation, j.ID, ended, j.Forgotten)
 			continue
 		}
 		gap(generation - 1)

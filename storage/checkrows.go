@@ -229,7 +229,10 @@ func (c *checker) jobEvent(k []byte, e *Event) {
 		return
 	}
 	j, err := c.jobByText(e.Key)
-	if err != nil {
+	switch {
+	case isNotFound(err) && !c.awaited(e.Seq): // its job may be forgotten before it is
+		return
+	case err != nil:
 		c.breach(bucketEvent, k, "its job: %v", err)
 		return
 	}
@@ -246,6 +249,13 @@ func (c *checker) jobEvent(k []byte, e *Event) {
 		rule{told.ID != j.ID, "it tells of another job than its key"},
 		rule{told.Attempts > j.Attempts, "it tells of more attempts than its job has"},
 	)
+}
+
+// awaited reports whether a sink waits for an event.
+func (c *checker) awaited(seq uint64) bool {
+	return slices.ContainsFunc(c.tx.waitingSinks(), func(sink string) bool {
+		return c.tx.get(bucketOutbox, outboxKey(sink, seq)) != nil
+	})
 }
 
 func (c *checker) outbox() {

@@ -49,23 +49,22 @@
 //     cannot be written down.
 //   - Only methods that go through (*Tx).move change a state, and the table
 //     there is the only list of transitions.
-//   - An observation is written only by the commit that completes its job.
-//   - Counters of states and of failures equal a recount (Check).
 //   - A page that an attempt names is durable in its segment before the
 //     transaction that names it.
 //   - Prune deletes no job without a window, none that is open or that an
 //     observation came from, and no event that a sink waits for.
 //   - An observation is written only by the commit that completes its job: an
 //     attempt of that job completed with its page and its version of the rules.
-//   - A job's attempts are numbered from 1 without a gap up to its generation.
+//   - A job's attempts are numbered from 1 without a gap up to its generation;
+//     the oldest may have been pruned, and the job says up to which.
 //     What it counts and what limits compare is the sum of them, and its state
 //     is what the last one, or a person, brought it to.
 //   - An event's id follows from its content. Its observation or job is there,
 //     in the revision and with the attempts that it tells of, or later ones.
 //   - A sequence is never behind a number in use, keys and lanes lead both
 //     ways, and every record is the bytes that it would be written as.
-//   - Counters equal a recount of the records, but for duplicates, unchanged
-//     records and stale commits, which leave nothing behind.
+//   - Counters equal a recount of the records and of what was pruned, but for
+//     duplicates, unchanged records and stale commits, which leave nothing behind.
 //   - Check tests each of these and says where it does not hold.
 //   - No credential ever reaches this package.
 //

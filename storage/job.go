@@ -89,9 +89,12 @@ type Job struct {
 	BytesUp   int64 // on the wire, all attempts
 	BytesDown int64
 	Spent     int64 // both together since a person last retried it; limits compare it
+
+	Forgotten uint32 // attempts up to this number are pruned; 0: none
 }
 
-const jobVersion = 1
+// jobVersion 2 added Forgotten.
+const jobVersion = 2
 
 func (j *Job) encode() []byte {
 	e := newEncoder(jobVersion, 256+len(j.URL))
@@ -109,6 +112,7 @@ func (j *Job) encode() []byte {
 	e.i64(j.BytesUp)
 	e.i64(j.BytesDown)
 	e.i64(j.Spent)
+	e.u32(j.Forgotten)
 	e.u32(uint32(j.Version))
 	// Of the key only what cannot be told from the rest of the job.
 	e.text(j.Key.Source)
@@ -144,6 +148,9 @@ func decodeJob(id uint64, b []byte) (*Job, error) {
 		*t = d.time()
 	}
 	j.BytesUp, j.BytesDown, j.Spent = d.i64(), d.i64(), d.i64()
+	if d.version > 1 {
+		j.Forgotten = d.u32()
+	}
 	j.Version = int(d.u32())
 	j.Key.Source, j.Key.Target = d.text(), d.text()
 	country, window, scope, version := d.flag(), d.flag(), d.flag(), d.flag()

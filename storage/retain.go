@@ -233,53 +233,33 @@ func (tx *Tx) forgetJob(w wornJob, before time.Time, done *Pruned) (whole bool, 
 	return true, tx.remove(bucketJob, idKey(j.ID))
 }
 
-// counted are the cumulative metrics in which an attempt is one.
-func (a *Attempt) counted() []string {
-	switch a.Outcome {
-	case OutcomeReleased, OutcomeRescued:
-		return nil
-	case OutcomeComplete:
-		return []string{MetricAttempts, MetricComplete}
-	}
-	return []string{MetricAttempts}
-}
-
 func (tx *Tx) hasAttempts(job uint64) bool {
 	prefix := idKey(job)
 	k, _ := tx.bucket(bucketAttempt).Cursor().Seek(prefix)
 	return bytes.HasPrefix(k, prefix)
 }
 
-// dropAttempts deletes up to limit of a job's attempts. They stay counted, so a
-// recount must know how many are gone.
+// dropAttempts deletes up to limit of a job's attempts, oldest first. They stay
+// counted, so a recount must know what is gone.
 func (tx *Tx) dropAttempts(j *Job, limit int) (int, error) {
-	var keys [][]byte // the buckets must not change under a cursor
-	var pages []PageHash
-	prefix := idKey(j.ID)
-	c := tx.bucket(bucketAttempt).Cursor()
-	for k, v := c.Seek(prefix); bytes.HasPrefix(k, prefix) && len(keys) < limit; k, v = c.Next() {
-		a, err := decodeAttempt(k, v)
-		if err != nil {
+	attempts, err := tx.Attempts(j.ID)
+	if attempts = attempts[:min(limit, len(attempts))]; err != nil || len(attempts) == 0 {
+		return 0, err
+	}
+	j.tally(attempts, func(metric string, n int64) { tx.count(j.Key.Source, metricPruned+metric, n) })
+	for _, a := range attempts {
+		if err := tx.remove(bucketAttempt, attemptKey(a.Job, a.Generation)); err != nil {
 			return 0, err
 		}
-		for _, metric := range a.counted() {
-			tx.count(j.Key.Source, metricPruned+metric, 1)
+		if a.Page.IsZero() {
+			continue
 		}
-		if keys = append(keys, bytes.Clone(k)); !a.Page.IsZero() {
-			pages = append(pages, a.Page)
-		}
-	}
-	for _, k := range keys {
-		if err := tx.remove(bucketAttempt, k); err != nil {
+		if err := tx.dropPage(a.Page); err != nil {
 			return 0, err
 		}
 	}
-	for _, h := range pages {
-		if err := tx.dropPage(h); err != nil {
-			return 0, err
-		}
-	}
-	return len(keys), nil
+	j.Forgotten = attempts[len(attempts)-1].Generation
+	return len(attempts), tx.save(j)
 }
 
 // pages lets go of the pages of attempts that ended before a time.
