@@ -297,6 +297,18 @@ func TestCheckFinds(t *testing.T) {
 	}
 }
 
+func TestBreachString(t *testing.T) {
+	for want, b := range map[string]Breach{
+		`bucket attempt, key 000000000000000500000001: it is odd`: {"attempt", attemptKey(5, 1), "it is odd"},
+		`bucket counter, key "s\x00recovered": it is odd`:         {"counter", counterKey("s", MetricRecovered), "it is odd"},
+		`bucket (pages), key "": it is odd`:                       {"(pages)", nil, "it is odd"},
+	} {
+		if got := b.String(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 // TestCheckOddText: text that JSON must change, and records that look like what
 // surrounds them in an event, are no damage.
 func TestCheckOddText(t *testing.T) {
