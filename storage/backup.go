@@ -25,6 +25,10 @@ type BackedUp struct {
 // backup that was there stands. To restore it, put both in the place of the
 // store and its folder.
 //
+// Nobody waits for it, but the pages that writers replace while the store's
+// part is copied are used again only when that ends: the file grows by what is
+// written meanwhile (64 workers: some 5 KB an outcome, against 1.4 KB without).
+//
 // Errors: ErrDamaged where the copy does not pass Check, ErrStopped, those of
 // the file system.
 func (s *Store) Backup(path string) (done BackedUp, err error) {
