@@ -35,7 +35,7 @@ const (
 	pruneRows = 1000
 	// robotsKept is how long a robots.txt is kept that nobody fetched anew: it
 	// is believed for a day.
-	robotsKept = 7 * 24 * time.Hour
+	robotsKept = 7 * day
 )
 
 // Prune deletes what r no longer keeps, oldest first, in transactions so short
