@@ -20,7 +20,7 @@ type Breach struct {
 func (b Breach) String() string {
 	format := "bucket %s, key %q: %s"
 	switch bucket(slices.Index(bucketNames[:], b.Bucket)) {
-	case bucketLaneName, bucketJob, bucketReady, bucketWait, bucketLease, bucketAttempt, bucketEvent:
+	case bucketLaneName, bucketJob, bucketReady, bucketWait, bucketLease, bucketAttempt, bucketEvent, bucketPage, bucketSegment:
 		format = "bucket %s, key %x: %s"
 	}
 	return fmt.Sprintf(format, b.Bucket, b.Key, b.What)
@@ -28,8 +28,8 @@ func (b Breach) String() string {
 
 // Check compares everything with everything: pages with bbolt's own check,
 // jobs with their indexes both ways, attempts and observations with jobs,
-// events with observations and jobs, outbox rows with events, counters with a
-// recount. It gives what does not agree, in the order in which it looked; an
+// events with observations and jobs, outbox rows with events, kept pages with
+// their hashes and with what names them, counters with a recount. It gives what does not agree, in the order in which it looked; an
 // error means that it could not look. While pages are checked writers wait;
 // the rest reads one snapshot beside them (see View). It keeps nothing per job:
 // memory grows with the sources, the pages and what it finds.
@@ -38,10 +38,11 @@ func (s *Store) Check() ([]Breach, error) {
 	if err != nil || len(found) > 0 { // nothing below can be trusted on broken pages
 		return found, err
 	}
+	defer s.segments.pin()()
 	err = s.View(func(tx *Tx) error {
-		c := &checker{tx: tx, counts: map[delta]int64{}}
+		c := &checker{tx: tx, files: s.segments, counts: map[delta]int64{}}
 		for _, look := range []func(){
-			c.jobs, c.indexes, c.lanes, c.observations, c.events, c.outbox,
+			c.jobs, c.indexes, c.lanes, c.observations, c.events, c.outbox, c.keptPages,
 			c.sources, c.hosts, c.robots, c.meta, c.counters, // the last two judge what the others saw
 		} {
 			look()
@@ -75,6 +76,7 @@ func (s *Store) checkPages() (found []Breach, err error) {
 // that are read side by side.
 type checker struct {
 	tx      *Tx
+	files   *segments
 	counts  map[delta]int64       // recount of what counters should say; n of the key is 0
 	placed  [bucketCount]int      // jobs found at their place in an index
 	largest [sequenceCount]uint64 // ids seen

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -37,6 +38,9 @@ var (
 
 // damagedStore is healthy and has some of everything. It is meant for a bubble,
 // whose clock stands, so that the same call always makes the same store.
+// damagedPage is what jobs that failed have kept.
+var damagedPage = KeepPage([]byte("<p>not what the rules want</p>"))
+
 func damagedStore(t *testing.T) *Store {
 	t.Helper()
 	s := openTest(t, Options{NoSync: true})
@@ -112,7 +116,7 @@ func fillOutcomes(tx *Tx) error {
 		return err
 	}
 	failed := func(id uint64) error {
-		return tx.FailJob(lease(id), Attempt{Category: CategoryTLS}, Failure{Category: CategoryTLS, Sinks: damagedSinks})
+		return tx.FailJob(lease(id), Attempt{Category: CategoryTLS, Kept: damagedPage, ContentType: "text/html"}, Failure{Category: CategoryTLS, Sinks: damagedSinks})
 	}
 	return errors.Join(
 		complete(jobRescued, 3, NewObservation{Key: "gone", Gone: true}, NewObservation{Key: "y", Data: []byte(`{"v":null}`), Missing: []string{"v"}}),
@@ -270,12 +274,14 @@ func readyAt(lane LaneID, class, priority byte, id uint64) []byte {
 
 func i64(n int64) []byte { return idKey(uint64(n)) }
 
+var segmentNames = regexp.MustCompile(`\d{8}-[0-9a-f]{12}\.seg`)
+
 // TestCheckFinds: for each kind of damage Check gives exactly the report of what
 // contradicts what, and where.
 func TestCheckFinds(t *testing.T) {
 	for table, list := range map[string][]damage{
 		"jobs": jobDamage, "indexes": indexDamage, "attempts": attemptDamage, "rows": rowDamage,
-		"events": eventDamage, "names": nameDamage, "counters": counterDamage,
+		"events": eventDamage, "names": nameDamage, "counters": counterDamage, "pages": keptDamage,
 	} {
 		for _, d := range list {
 			t.Run(table+" "+d.name, func(t *testing.T) {
@@ -287,6 +293,9 @@ func TestCheckFinds(t *testing.T) {
 					found, err := s.Check()
 					if err != nil {
 						t.Fatal(err)
+					}
+					for i := range found {
+						found[i].What = segmentNames.ReplaceAllString(found[i].What, "SEGMENT")
 					}
 					if diff := cmp.Diff(d.want, found); diff != "" || len(found) == 0 {
 						t.Errorf("report (-want +got):\n%s", diff)

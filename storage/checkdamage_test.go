@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -175,7 +177,7 @@ var jobDamage = []damage{
 		{"job", idKey(jobComplete), "it is complete, and no attempt completed then"},
 	}},
 	{"generation too low", changeJob(jobRetryable, func(j *Job) { j.Generation = 1 }), []Breach{
-		{"attempt", attemptKey(jobRetryable, 2), "generation 2, job 1 has ended 1"},
+		{"attempt", attemptKey(jobRetryable, 2), "generation 2, job 1 has ended 1 and forgotten 0"},
 	}},
 	{"generation too high", changeJob(jobRetryable, func(j *Job) { j.Generation = 5 }), []Breach{
 		{"attempt", attemptKey(jobRetryable, 3), "it is missing, the first of 3 of job 1"},
@@ -294,6 +296,7 @@ var indexDamage = []damage{
 var attemptDamage = []damage{
 	{"garbage", put(bucketAttempt, attemptKey(jobFailed, 1), garbage), []Breach{
 		{"attempt", attemptKey(jobFailed, 1), "it cannot be read: record has an unknown version"},
+		{"page", damagedPage.Hash[:], "it says that 2 attempts name it, 1 do"},
 		{"counter", counterKey("s", "attempts/counted"), "it says 4, a recount gives 3"},
 		{"counter", counterKey("s", "duration/"), "the counters under it hold +1 attempts against a recount"},
 	}},
@@ -322,6 +325,7 @@ var attemptDamage = []damage{
 	}},
 	{"of no job", copyTo(bucketAttempt, attemptKey(jobFailed, 1), attemptKey(77, 1)), []Breach{
 		{"attempt", attemptKey(77, 1), "there is no job 77"},
+		{"page", damagedPage.Hash[:], "it says that 2 attempts name it, 3 do"},
 	}},
 	{"key cut", put(bucketAttempt, []byte("x"), garbage), []Breach{
 		{"attempt", []byte("x"), "its key is not a job's id and a generation"},
@@ -330,10 +334,10 @@ var attemptDamage = []damage{
 		{"attempt", []byte("\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x01\x00"), "it cannot be read: record has trailing bytes"},
 	}},
 	{"generation 0", copyTo(bucketAttempt, attemptKey(jobPending, 1), attemptKey(jobFailed, 0)), []Breach{
-		{"attempt", attemptKey(jobFailed, 0), "generation 0, job 5 has ended 1"},
+		{"attempt", attemptKey(jobFailed, 0), "generation 0, job 5 has ended 1 and forgotten 0"},
 	}},
 	{"generation to come", copyTo(bucketAttempt, attemptKey(jobPending, 1), attemptKey(jobRunning, 1)), []Breach{
-		{"attempt", attemptKey(jobRunning, 1), "generation 1, job 4 has ended 0"},
+		{"attempt", attemptKey(jobRunning, 1), "generation 1, job 4 has ended 0 and forgotten 0"},
 	}},
 	{"unknown outcome", changeAttempt(jobFailed, 1, func(a *Attempt) { a.Outcome = "odd" }), []Breach{
 		{"attempt", attemptKey(jobFailed, 1), "its outcome is unknown: odd"},
@@ -655,7 +659,7 @@ var nameDamage = []damage{
 		{"host", []byte("h"), "it is not a time"},
 	}},
 	{"schema", put(bucketMeta, schemaKey, appendU32(nil, schema+1)), []Breach{
-		{"meta", []byte("schema"), "it is not 1, the version of this layout"},
+		{"meta", []byte("schema"), "it is not 2, the version of this layout"},
 	}},
 	{"job sequence", put(bucketMeta, []byte("job"), i64(3)), []Breach{
 		{"meta", []byte("job"), "it says 3, and 9 is in use"},
@@ -719,6 +723,7 @@ var counterDamage = []damage{
 		{"counter", counterKey("x", "failures/dns"), "it says 2, a recount gives 0"},
 	}},
 	{"below zero", addTo("s", MetricDuplicates, -1), []Breach{
+		{"counter", counterKey("s", "day/2000-01-01/duplicates_rejected"), "it says -1"},
 		{"counter", counterKey("s", "duplicates_rejected"), "it says -1"},
 	}},
 	{"cut short", put(bucketCounter, counterKey("s", MetricDuplicates), []byte("x")), []Breach{
@@ -727,4 +732,74 @@ var counterDamage = []damage{
 	{"without source", put(bucketCounter, []byte("x"), i64(0)), []Breach{
 		{"counter", []byte("x"), "it is not a counter of a source"},
 	}},
+}
+
+// keptDamage is to kept pages, their segments and the files of those.
+var keptDamage = []damage{
+	{"page garbage", put(bucketPage, damagedPage.Hash[:], garbage), []Breach{
+		{"page", damagedPage.Hash[:], "it cannot be read: record has an unknown version"},
+		{"segment", segmentKey(1), "it says 79 bytes in use, its pages take 0"},
+	}},
+	{"page missing", remove(bucketPage, damagedPage.Hash[:]), []Breach{
+		{"attempt", attemptKey(jobFailed, 1), "there is no page " + damagedPage.Hash.String()},
+		{"attempt", attemptKey(jobRequeued, 1), "there is no page " + damagedPage.Hash.String()},
+		{"segment", segmentKey(1), "it says 79 bytes in use, its pages take 0"},
+	}},
+	{"page of no hash", copyTo(bucketPage, damagedPage.Hash[:], []byte("x")), []Breach{
+		{"page", []byte("x"), "its key is not a SHA-256"},
+	}},
+	{"page of other bytes", copyTo(bucketPage, damagedPage.Hash[:], make([]byte, 32)), []Breach{
+		{"page", make([]byte, 32), "it cannot be read: its frame at 8 in SEGMENT: another frame or none stands there"},
+		{"segment", segmentKey(1), "it says 79 bytes in use, its pages take 158"},
+		{"page", make([]byte, 32), "it says that 2 attempts name it, 0 do"},
+	}},
+	{"page in no segment", put(bucketPage, damagedPage.Hash[:], pagePlace{9, 8, 79, 2}.encode()), []Breach{
+		{"page", damagedPage.Hash[:], "there is no segment 9"},
+		{"segment", segmentKey(1), "it says 79 bytes in use, its pages take 0"},
+	}},
+	{"page behind the end", put(bucketPage, damagedPage.Hash[:], pagePlace{1, 9, 79, 2}.encode()), []Breach{
+		{"page", damagedPage.Hash[:], "it ends behind its segment 1"},
+	}},
+	{"page named more often", put(bucketPage, damagedPage.Hash[:], pagePlace{1, 8, 79, 1}.encode()), []Breach{
+		{"page", damagedPage.Hash[:], "it says that 1 attempts name it, 2 do"},
+	}},
+	{"segment garbage", put(bucketSegment, segmentKey(1), garbage), []Breach{
+		{"segment", segmentKey(1), "it cannot be read: record has an unknown version"},
+		{"page", damagedPage.Hash[:], "there is no segment 1"},
+	}},
+	{"segment without number", copyTo(bucketSegment, segmentKey(1), []byte("x")), []Breach{
+		{"segment", []byte("x"), "its key is not the number of a segment"},
+	}},
+	{"segment without name", put(bucketSegment, segmentKey(1), segmentRecord{"../semel.db", 87, 79}.encode()), []Breach{
+		{"segment", segmentKey(1), "it has no name of a segment"},
+	}},
+	{"file missing", toSegment(os.Remove), []Breach{
+		{"segment", segmentKey(1), "its file SEGMENT is missing"},
+	}},
+	{"file cut short", toSegment(func(path string) error { return os.Truncate(path, 80) }), []Breach{
+		{"segment", segmentKey(1), "its file SEGMENT is cut short"},
+	}},
+	{"file of other bytes", toSegment(func(path string) error { return flipByte(path, 70) }), []Breach{
+		{"page", damagedPage.Hash[:], "it cannot be read: its frame at 8 in SEGMENT: its bytes have another SHA-256"},
+	}},
+}
+
+// toSegment damages the file of the store's segment.
+func toSegment(do func(path string) error) func(*Tx) error {
+	return func(tx *Tx) error {
+		r, err := tx.segment(1)
+		if err != nil {
+			return err
+		}
+		return do(filepath.Join(tx.segments.dir, r.name))
+	}
+}
+
+func flipByte(path string, at int) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	b[at] ^= 1
+	return os.WriteFile(path, b, 0o600)
 }

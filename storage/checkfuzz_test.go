@@ -131,7 +131,7 @@ func readAttempt(key, v []byte) any {
 		return nil
 	}
 	a.Status, a.ConnectStatus, a.Records, a.ParserVersion, a.Free = 0, 0, 0, 0, false
-	a.Reason, a.Phase, a.ProxyCode, a.Endpoint, a.Country, a.Session, a.FinalURL = "", "", "", "", "", "", ""
+	a.ContentType, a.Reason, a.Phase, a.ProxyCode, a.Endpoint, a.Country, a.Session, a.FinalURL = "", "", "", "", "", "", "", ""
 	a.Start, a.End = noTime, noTime
 	if a.Owner != "" {
 		a.Owner = "someone"

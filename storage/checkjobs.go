@@ -196,6 +196,9 @@ func (c *checker) attemptsOf(w *walk, key []byte) (list []Attempt, readable bool
 			c.written(bucketAttempt, w.k, w.v, a.encode())
 		}
 		c.rules(bucketAttempt, w.k, attemptRules(&a)...)
+		if !a.Page.IsZero() && c.tx.get(bucketPage, a.Page[:]) == nil {
+			c.breach(bucketAttempt, w.k, "there is no page %s", a.Page)
+		}
 		list = append(list, a)
 	}
 	return list, readable
@@ -259,7 +262,7 @@ func (c *checker) unbroken(j *Job, list []Attempt) bool {
 	}
 	for i := range list {
 		generation := uint64(list[i].Generation)
-		if generation <= uint64(j.Forgotten) || generation > ended {
+		if generation < next || generation > ended {
 			whole = false
 			c.breach(bucketAttempt, attemptKey(j.ID, list[i].Generation), "generation %d, job %d has ended %d and forgotten %d", generation, j.ID, ended, j.Forgotten)
 			continue

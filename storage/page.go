@@ -40,7 +40,7 @@ func KeepPage(body []byte) *KeptPage {
 var codec = sync.OnceValues(func() (*zstd.Encoder, *zstd.Decoder) {
 	// A window over 1 MB would cost memory for each core and hardly win
 	// anything: few pages are larger.
-	enc, err := zstd.NewWriter(nil, zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
+	enc, err := zstd.NewWriter(nil, zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
 	if err != nil {
 		panic(err) // the options are constant
 	}
