@@ -137,6 +137,21 @@ func (a *account) resume(now time.Time) {
 	}
 }
 
+// Pause is why a proxy is left alone, and until when.
+type Pause struct {
+	Reason string
+	Until  time.Time // then one request tries again
+}
+
+// Paused are the proxies that are paused now, by name.
+func (e *Engine) Paused() map[string]Pause {
+	pauses := map[string]Pause{}
+	for name, reason := range e.health.paused() {
+		pauses[name] = Pause{Reason: reason, Until: e.health.pausedUntil(name)}
+	}
+	return pauses
+}
+
 // paused are the proxies that are paused, with the reason of each.
 func (h *health) paused() map[string]string {
 	h.mu.Lock()
