@@ -1,10 +1,22 @@
 // Package api is Semel's commands as calls on one interface, with the shapes
-// that users see. Commands call a Service in their own process; a server can
-// answer the same calls.
+// that users see.
 //
-// It answers for wire types, for finding what a reference means, and for what
-// a caller is told. It leaves to others: rules of the store (storage), running
-// jobs (engine), text for people (cli).
+// There is one way from a command to the store: a Client speaks HTTP with a
+// Handler, which calls the Local that holds the store. The handler is that of
+// the process that holds the store, reached over the socket beside it (Dial),
+// or one in the same process (InProcess). A Client gives back the errors that
+// Local gave: errors.Is finds the same ones.
+//
+// It answers for wire types, for finding what a reference means, for what a
+// caller is told, and for the socket. It leaves to others: rules of the store
+// (storage), running jobs (engine), text for people (cli).
+//
+// # Streams
+//
+// Lists are JSON Lines, sent as they are read. What describes a whole list, and
+// that it is whole, comes after it in trailers; what went wrong on the way
+// comes there too, for a caller that says "TE: trailers". For any other the
+// connection is cut: a short list never looks like a whole one.
 package api
 
 import (
@@ -16,8 +28,13 @@ import (
 	"semel/storage"
 )
 
-// ErrUnknownSource: neither the config nor the store knows the source.
-var ErrUnknownSource = errors.New("unknown source")
+// Errors of a Service.
+var (
+	// ErrUnknownSource: neither the config nor the store knows the source.
+	ErrUnknownSource = errors.New("unknown source")
+	// ErrBadRequest: the call itself is wrong.
+	ErrBadRequest = errors.New("bad request")
+)
 
 // Service is every command that looks at a store or changes it.
 type Service interface {
@@ -29,15 +46,19 @@ type Service interface {
 	// Job is one job's whole story; ref is its id or its key. Error:
 	// storage.ErrNotFound.
 	Job(ctx context.Context, ref string) (JobStory, error)
-	// Retry sends failed jobs back to pending. Errors: storage.ErrNotFound,
-	// storage.ErrTransition, ErrUnknownSource.
-	Retry(ctx context.Context, s Selection) ([]Job, error)
-	// Cancel fails jobs that wait. Errors: storage.ErrNotFound,
-	// storage.ErrTransition.
-	Cancel(ctx context.Context, s Selection) ([]Job, error)
+	// Retry sends failed jobs back to pending, and calls fn with each that it
+	// changed. An error of fn ends no change under way: it is given at the end.
+	// Errors: storage.ErrNotFound, storage.ErrTransition, ErrUnknownSource.
+	Retry(ctx context.Context, s Selection, fn func(Job) error) error
+	// Cancel fails jobs that wait, and calls fn as Retry does. Errors:
+	// storage.ErrNotFound, storage.ErrTransition, ErrUnknownSource.
+	Cancel(ctx context.Context, s Selection, fn func(Job) error) error
 	// Export writes a source's observations as JSON Lines, in the byte order of
 	// (record key, country, window, version). Error: ErrUnknownSource.
 	Export(ctx context.Context, r ExportRequest, w io.Writer) (ExportResult, error)
+	// Verify compares everything in the store with everything, and calls fn
+	// with each place where it contradicts itself. Writing waits meanwhile.
+	Verify(ctx context.Context, fn func(Breach) error) (VerifyResult, error)
 }
 
 // JobFilter says which jobs to list; zero fields let all through.
@@ -48,11 +69,30 @@ type JobFilter struct {
 	Limit    int // 0: no limit
 }
 
-// Selection names jobs one by one, or all that match.
+// Selection names jobs one by one, all of them or none, or all that match.
 type Selection struct {
-	Refs     []string // ids or keys
-	Source   string   // where Refs is empty: the failed jobs of this source
-	Category storage.Category
+	Refs     []string         `json:"refs,omitempty"`   // ids or keys
+	Source   string           `json:"source,omitempty"` // where Refs is empty: the jobs of this source that can be changed so
+	Category storage.Category `json:"category,omitempty"`
+}
+
+// Breach is one place where the store contradicts itself.
+type Breach struct {
+	Bucket string `json:"bucket"`
+	Key    string `json:"key"` // in the bucket, hex
+	What   string `json:"what"`
+}
+
+// VerifyResult says what was looked at.
+type VerifyResult struct {
+	Breaches int                  `json:"breaches"`
+	Sources  map[string]SourceSum `json:"sources,omitempty"` // by name
+}
+
+// SourceSum is what a source holds, to be compared with another time.
+type SourceSum struct {
+	Rows     int64  `json:"rows"`               // observations
+	Checksum string `json:"checksum,omitempty"` // of all of them; "": not taken
 }
 
 // ExportRequest says what to export and how.
@@ -179,7 +219,10 @@ type SinkStatus struct {
 	Dead         int64 `json:"dead"`
 }
 
-// ProxyStatus is one configured proxy.
+// ProxyStatus is one configured proxy. Whether it is paused is known while a
+// run goes on.
 type ProxyStatus struct {
-	Endpoint string `json:"endpoint"` // redacted
+	Endpoint    string     `json:"endpoint"`         // redacted
+	Paused      string     `json:"paused,omitempty"` // why; "": it is not
+	PausedUntil *time.Time `json:"paused_until,omitempty"`
 }

@@ -32,9 +32,9 @@ func newJob(j *storage.Job) Job {
 	}
 }
 
-func newStory(j *storage.Job, attempts []storage.Attempt) JobStory {
+func newStory(j *storage.Job, attempts []storage.Attempt, worked bool) JobStory {
 	s := JobStory{
-		Job: newJob(j), Reason: j.Reason, Next: next(j), Scope: j.Scope, Version: j.Version,
+		Job: newJob(j), Reason: j.Reason, Next: next(j, worked), Scope: j.Scope, Version: j.Version,
 		Priority: j.Priority, Created: j.Created, Updated: j.Updated, FirstClaim: when(j.FirstClaim),
 		Owner: j.Owner, LeaseUntil: when(j.LeaseUntil), Rescues: j.Rescues,
 		BytesUp: j.BytesUp, BytesDown: j.BytesDown, History: make([]Attempt, 0, len(attempts)),
@@ -62,13 +62,17 @@ func newAttempt(a storage.Attempt) Attempt {
 	}
 }
 
-// next says what happens to a job without anybody doing anything.
-func next(j *storage.Job) string {
+// next says what happens to a job without anybody doing anything; worked is
+// set where the process that answers runs jobs. Where it does not, none does:
+// it has the store, which a run would hold alone.
+func next(j *storage.Job, worked bool) string {
 	switch j.State {
 	case storage.StatePending:
 		return "it is claimed as soon as a worker is free, its host may be asked and its proxy works"
 	case storage.StateRunning:
-		// Whoever can look holds the store, so no other process works on it.
+		if worked {
+			return "it is being worked on: the outcome is committed when the attempt ends"
+		}
 		return "its process is gone: the next semel run takes it back"
 	case storage.StateRetryable:
 		return fmt.Sprintf("the next attempt is due at %s", j.NextAt.Format(time.RFC3339))

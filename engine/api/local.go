@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"semel/engine"
 	"semel/engine/config"
 	"semel/storage"
 )
@@ -17,10 +18,18 @@ import (
 // the file grow while others write.
 const pageRows = 1000
 
-// Local answers from a store of this process.
+// Local answers from a store of this process. Commands reach it through a
+// Handler only.
 type Local struct {
 	Store  *storage.Store
 	Config *config.Config
+	Engine Engine // nil: no jobs run here, nor anywhere else on this store
+}
+
+// Engine tells what only a running engine knows.
+type Engine interface {
+	// Paused are the proxies that are left alone for now, by name.
+	Paused() map[string]engine.Pause
 }
 
 var _ Service = (*Local)(nil)
@@ -108,111 +117,13 @@ func (l *Local) Job(_ context.Context, ref string) (JobStory, error) {
 		if err != nil {
 			return err
 		}
-		story = newStory(j, attempts)
+		story = newStory(j, attempts, l.Engine != nil)
 		return nil
 	})
 	if err == nil && l.Config.Source(story.Source) == nil {
 		story.Next = "nothing: its source is not in the config"
 	}
 	return story, err
-}
-
-// Retry implements Service.
-func (l *Local) Retry(ctx context.Context, s Selection) ([]Job, error) {
-	return l.change(ctx, s, storage.StateFailed, func(tx *storage.Tx, id uint64) (*storage.Job, error) {
-		return tx.RequeueJob(id)
-	})
-}
-
-// Cancel implements Service.
-func (l *Local) Cancel(ctx context.Context, s Selection) ([]Job, error) {
-	return l.change(ctx, s, "", func(tx *storage.Tx, id uint64) (*storage.Job, error) {
-		return tx.CancelJob(id, nil)
-	})
-}
-
-// change applies a transition to the jobs selected: those named by reference
-// all together or not at all, those that match in pages.
-func (l *Local) change(ctx context.Context, s Selection, state storage.JobState, apply func(*storage.Tx, uint64) (*storage.Job, error)) ([]Job, error) {
-	if len(s.Refs) > 0 {
-		return l.changeNamed(ctx, s.Refs, apply)
-	}
-	if err := l.known(s.Source); err != nil {
-		return nil, err
-	}
-	var ids []uint64
-	var changed []Job
-	flush := func() error {
-		page := make([]Job, 0, len(ids))
-		err := l.Store.Update(ctx, func(tx *storage.Tx) error {
-			for _, id := range ids {
-				j, err := apply(tx, id)
-				if errors.Is(err, storage.ErrTransition) {
-					continue // it moved on since it was listed
-				}
-				if err != nil {
-					return err
-				}
-				page = append(page, newJob(j))
-			}
-			return nil
-		})
-		changed, ids = append(changed, page...), ids[:0]
-		return err
-	}
-	err := l.eachJob(ctx, JobFilter{Source: s.Source, State: state, Category: s.Category}, func(j *storage.Job) error {
-		if ids = append(ids, j.ID); len(ids) == pageRows {
-			return flush()
-		}
-		return nil
-	})
-	if err == nil && len(ids) > 0 {
-		err = flush()
-	}
-	return changed, err
-}
-
-// TakeBack takes back the leases of a process that died. Whoever has opened the
-// store for writing knows that it has.
-func (l *Local) TakeBack(ctx context.Context) error {
-	for n := pageRows; n == pageRows; {
-		err := l.Store.Update(ctx, func(tx *storage.Tx) (err error) {
-			n, err = tx.RescueExpired(storage.AllLeases, pageRows, l.rescuePolicy)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("taking back leases: %w", err)
-		}
-	}
-	return nil
-}
-
-func (l *Local) rescuePolicy(source string) storage.RescuePolicy {
-	if s := l.Config.Source(source); s != nil {
-		return storage.RescuePolicy{Max: s.Limits.Rescues}
-	}
-	return storage.RescuePolicy{}
-}
-
-func (l *Local) changeNamed(ctx context.Context, refs []string, apply func(*storage.Tx, uint64) (*storage.Job, error)) ([]Job, error) {
-	changed := make([]Job, 0, len(refs))
-	err := l.Store.Update(ctx, func(tx *storage.Tx) error {
-		for _, ref := range refs {
-			j, err := find(tx, ref)
-			if err != nil {
-				return err
-			}
-			if j, err = apply(tx, j.ID); err != nil {
-				return err
-			}
-			changed = append(changed, newJob(j))
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return changed, nil
 }
 
 // known refuses a source that neither the config nor the store has.
@@ -282,9 +193,7 @@ func (l *Local) Status(context.Context) (Status, error) {
 		Sources: map[string]SourceStatus{}, Outbox: map[string]SinkStatus{},
 		Proxies: map[string]ProxyStatus{}, Quarantine: map[string]int64{}, Warnings: []string{},
 	}
-	for _, p := range l.Config.Proxies {
-		s.Proxies[p.Name] = ProxyStatus{Endpoint: p.Proxy.String()}
-	}
+	l.addProxies(&s)
 	err := l.Store.View(func(tx *storage.Tx) error {
 		stored, err := tx.Sources()
 		if err != nil {
@@ -313,4 +222,19 @@ func (l *Local) Status(context.Context) (Status, error) {
 		return Status{}, fmt.Errorf("reading the status: %w", err)
 	}
 	return s, nil
+}
+
+// addProxies adds the configured proxies, and a warning for each that is paused.
+func (l *Local) addProxies(s *Status) {
+	var paused map[string]engine.Pause
+	if l.Engine != nil {
+		paused = l.Engine.Paused()
+	}
+	for _, p := range l.Config.Proxies {
+		pause := paused[p.Name]
+		s.Proxies[p.Name] = ProxyStatus{Endpoint: p.Proxy.String(), Paused: pause.Reason, PausedUntil: when(pause.Until)}
+		if pause.Reason != "" {
+			s.Warnings = append(s.Warnings, fmt.Sprintf("proxy %s is paused: check its login and traffic with the provider; its jobs wait, and no attempt is burnt", p.Name))
+		}
+	}
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"semel/engine"
 	"semel/engine/config"
 	"semel/engine/intake"
 	"semel/storage"
@@ -163,6 +165,14 @@ func TestJobShape(t *testing.T) {
 	}
 }
 
+// changed gives the jobs that Retry or Cancel changes.
+func changed(t *testing.T, change func(context.Context, Selection, func(Job) error) error, s Selection) ([]Job, error) {
+	t.Helper()
+	var jobs []Job
+	err := change(t.Context(), s, func(j Job) error { jobs = append(jobs, j); return nil })
+	return jobs, err
+}
+
 func TestRetryAndCancel(t *testing.T) {
 	l := local(t)
 	enqueue(t, l, "shop", 0, 6)
@@ -170,44 +180,79 @@ func TestRetryAndCancel(t *testing.T) {
 	work(t, l, 1, failAs(storage.CategoryBlocked))
 	work(t, l, 1, complete)
 
-	if _, err := l.Retry(t.Context(), Selection{Refs: []string{"1", "99"}}); !errors.Is(err, storage.ErrNotFound) {
-		t.Errorf("an unknown job: %v", err)
+	if jobs, err := changed(t, l.Retry, Selection{Refs: []string{"1", "99"}}); !errors.Is(err, storage.ErrNotFound) || len(jobs) > 0 {
+		t.Errorf("an unknown job: %v, %v", jobs, err)
 	}
-	if _, err := l.Retry(t.Context(), Selection{Refs: []string{"1", "4"}}); !errors.Is(err, storage.ErrTransition) {
-		t.Errorf("a complete job: %v", err)
+	if jobs, err := changed(t, l.Retry, Selection{Refs: []string{"1", "4"}}); !errors.Is(err, storage.ErrTransition) || len(jobs) > 0 {
+		t.Errorf("a complete job: %v, %v", jobs, err)
 	}
 	if n := len(list(t, l, JobFilter{State: storage.StateFailed})); n != 3 {
 		t.Fatalf("a retry that failed moved %d jobs", 3-n)
 	}
-	if _, err := l.Retry(t.Context(), Selection{Source: "nobody"}); !errors.Is(err, ErrUnknownSource) {
+	if _, err := changed(t, l.Retry, Selection{Source: "nobody"}); !errors.Is(err, ErrUnknownSource) {
 		t.Errorf("an unknown source: %v", err)
 	}
-	jobs, err := l.Retry(t.Context(), Selection{Source: "shop", Category: storage.CategoryNotFound})
+	jobs, err := changed(t, l.Retry, Selection{Source: "shop", Category: storage.CategoryNotFound})
 	if err != nil || len(jobs) != 2 || jobs[0].State != storage.StatePending {
 		t.Errorf("by category: %+v, %v", jobs, err)
 	}
-	jobs, err = l.Cancel(t.Context(), Selection{Refs: []string{"5", "shop:00005:-:-:-:-"}})
+	jobs, err = changed(t, l.Cancel, Selection{Refs: []string{"5", "shop:00005:-:-:-:-"}})
 	if err != nil || len(jobs) != 2 || *jobs[1].Category != storage.CategoryCanceled {
 		t.Errorf("cancel: %+v, %v", jobs, err)
 	}
-	if _, err := l.Cancel(t.Context(), Selection{Refs: []string{"4"}}); !errors.Is(err, storage.ErrTransition) {
+	if _, err := changed(t, l.Cancel, Selection{Refs: []string{"4"}}); !errors.Is(err, storage.ErrTransition) {
 		t.Errorf("cancel of a complete job: %v", err)
 	}
 }
 
-// What a dead process held is taken back before a person's command looks at it.
-func TestTakeBack(t *testing.T) {
+// Whoever listens to a change does not end it by going away.
+func TestChangeGoesOn(t *testing.T) {
 	l := local(t)
-	enqueue(t, l, "shop", 0, 3)
-	work(t, l, 2, func(*storage.Tx, *storage.Job) error { return nil }) // and then it died
-	if err := l.TakeBack(t.Context()); err != nil {
-		t.Fatal(err)
+	enqueue(t, l, "shop", 0, pageRows+5)
+	calls := 0
+	err := l.Cancel(t.Context(), Selection{Source: "shop"}, func(Job) error { calls++; return errBroken })
+	if !errors.Is(err, errBroken) || calls != 1 {
+		t.Errorf("%d calls, %v", calls, err)
 	}
-	if n := len(list(t, l, JobFilter{State: storage.StatePending})); n != 3 {
-		t.Errorf("%d jobs are pending", n)
+	if n := len(list(t, l, JobFilter{State: storage.StateFailed})); n != pageRows+5 {
+		t.Errorf("%d jobs are canceled", n)
 	}
-	if jobs, err := l.Cancel(t.Context(), Selection{Refs: []string{"1"}}); err != nil || len(jobs) != 1 {
-		t.Errorf("%v, %v", jobs, err)
+}
+
+// What a dead process held is taken back before a person's command looks at
+// it; what runs here is not.
+func TestTakeBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		engine Engine
+		err    error
+	}{"no engine": {nil, nil}, "an engine": {pauses{}, storage.ErrTransition}} {
+		t.Run(name, func(t *testing.T) {
+			l := local(t)
+			l.Engine = test.engine
+			enqueue(t, l, "shop", 0, 3)
+			work(t, l, 2, func(*storage.Tx, *storage.Job) error { return nil }) // and then it died, or not
+			if _, err := changed(t, l.Cancel, Selection{Refs: []string{"1"}}); !errors.Is(err, test.err) {
+				t.Errorf("canceling gave %v, want %v", err, test.err)
+			}
+		})
+	}
+}
+
+// pauses is an engine whose proxies are paused so.
+type pauses map[string]engine.Pause
+
+func (p pauses) Paused() map[string]engine.Pause { return p }
+
+// What comes next for a job that runs depends on who is asked.
+func TestNextOfRunning(t *testing.T) {
+	l := local(t)
+	enqueue(t, l, "shop", 0, 1)
+	work(t, l, 1, func(*storage.Tx, *storage.Job) error { return nil })
+	for want, e := range map[string]Engine{"its process is gone": nil, "it is being worked on": pauses{}} {
+		l.Engine = e
+		if story, err := l.Job(t.Context(), "1"); err != nil || !strings.HasPrefix(story.Next, want) {
+			t.Errorf("next is %q, want %q; %v", story.Next, want, err)
+		}
 	}
 }
 

@@ -1,0 +1,138 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"semel/storage"
+)
+
+// transition is a change of jobs.
+type transition struct {
+	from  storage.JobState // where jobs are not named, only those in this state; "": in any
+	apply func(tx *storage.Tx, id uint64) (*storage.Job, error)
+}
+
+// Retry implements Service.
+func (l *Local) Retry(ctx context.Context, s Selection, fn func(Job) error) error {
+	return l.change(ctx, s, fn, transition{storage.StateFailed, (*storage.Tx).RequeueJob})
+}
+
+// Cancel implements Service.
+func (l *Local) Cancel(ctx context.Context, s Selection, fn func(Job) error) error {
+	return l.change(ctx, s, fn, transition{"", func(tx *storage.Tx, id uint64) (*storage.Job, error) {
+		return tx.CancelJob(id, nil)
+	}})
+}
+
+// change applies a transition to the jobs selected: those named by reference
+// all together or not at all, those that match in pages.
+func (l *Local) change(ctx context.Context, s Selection, fn func(Job) error, t transition) error {
+	if err := l.takeBack(ctx); err != nil {
+		return err
+	}
+	var told error // of fn, which ends no change
+	tell := func(jobs []Job) {
+		for i := 0; i < len(jobs) && told == nil; i++ {
+			told = fn(jobs[i])
+		}
+	}
+	var err error
+	if len(s.Refs) > 0 {
+		err = l.changeNamed(ctx, s.Refs, tell, t)
+	} else {
+		err = l.changeMatching(ctx, s, tell, t)
+	}
+	return errors.Join(err, told)
+}
+
+func (l *Local) changeNamed(ctx context.Context, refs []string, tell func([]Job), t transition) error {
+	changed := make([]Job, 0, len(refs))
+	err := l.Store.Update(ctx, func(tx *storage.Tx) error {
+		for _, ref := range refs {
+			j, err := find(tx, ref)
+			if err != nil {
+				return err
+			}
+			if j, err = t.apply(tx, j.ID); err != nil {
+				return err
+			}
+			changed = append(changed, newJob(j))
+		}
+		return nil
+	})
+	if err == nil {
+		tell(changed)
+	}
+	return err
+}
+
+func (l *Local) changeMatching(ctx context.Context, s Selection, tell func([]Job), t transition) error {
+	if err := l.known(s.Source); err != nil {
+		return err
+	}
+	var ids []uint64
+	flush := func() error {
+		page, err := l.changePage(ctx, ids, t)
+		tell(page)
+		ids = ids[:0]
+		return err
+	}
+	err := l.eachJob(ctx, JobFilter{Source: s.Source, State: t.from, Category: s.Category}, func(j *storage.Job) error {
+		if ids = append(ids, j.ID); len(ids) == pageRows {
+			return flush()
+		}
+		return nil
+	})
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	return flush()
+}
+
+func (l *Local) changePage(ctx context.Context, ids []uint64, t transition) ([]Job, error) {
+	page := make([]Job, 0, len(ids))
+	err := l.Store.Update(ctx, func(tx *storage.Tx) error {
+		for _, id := range ids {
+			j, err := t.apply(tx, id)
+			if errors.Is(err, storage.ErrTransition) {
+				continue // it moved on since it was listed
+			}
+			if err != nil {
+				return err
+			}
+			page = append(page, newJob(j))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+// takeBack takes back the leases of a process that died. Where an engine runs
+// here, the leases are its own.
+func (l *Local) takeBack(ctx context.Context) error {
+	if l.Engine != nil {
+		return nil
+	}
+	for n := pageRows; n == pageRows; {
+		err := l.Store.Update(ctx, func(tx *storage.Tx) (err error) {
+			n, err = tx.RescueExpired(storage.AllLeases, pageRows, l.rescuePolicy)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("taking back leases: %w", err)
+		}
+	}
+	return nil
+}
+
+func (l *Local) rescuePolicy(source string) storage.RescuePolicy {
+	if s := l.Config.Source(source); s != nil {
+		return storage.RescuePolicy{Max: s.Limits.Rescues}
+	}
+	return storage.RescuePolicy{}
+}

@@ -1,0 +1,305 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Errors of reaching the process that holds a store.
+var (
+	// ErrNoOwner: nobody answers at the store's socket. Whether somebody holds
+	// the store, only opening it tells.
+	ErrNoOwner = errors.New("no process answers for the store")
+	// ErrSilent: a process holds the socket and does not answer.
+	ErrSilent = errors.New("the semel run that holds the store does not answer")
+	// ErrCut: the answer ended before its end.
+	ErrCut = errors.New("the semel run that holds the store went away")
+)
+
+// helloTime is how long the first answer may take: it waits for nothing but the
+// processor.
+const helloTime = 5 * time.Second
+
+// maxAnswer bounds answers that are read as a whole: a job's story grows with
+// its attempts, the status with the sources.
+const maxAnswer = 64 << 20
+
+// Client implements Service by speaking HTTP with a handler. Close it.
+type Client struct {
+	transport *http.Transport
+	server    *Server // nil: that of another process
+}
+
+var _ Service = (*Client)(nil)
+
+// Dial reaches the process that holds a store, over the store's socket, and
+// tells who that is. Errors: ErrNoOwner, ErrSilent, the end of ctx.
+func Dial(ctx context.Context, store string) (*Client, Owner, error) {
+	name, err := socketName(store)
+	if err != nil {
+		return nil, Owner{}, fmt.Errorf("%w: %w", ErrNoOwner, err)
+	}
+	path, err := socketPath(name)
+	if err != nil {
+		return nil, Owner{}, fmt.Errorf("%w: %w", ErrNoOwner, err)
+	}
+	c := newClient(func(ctx context.Context) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", path)
+	})
+	owner, err := c.hello(ctx)
+	if err != nil {
+		return nil, owner, errors.Join(err, c.Close())
+	}
+	return c, owner, nil
+}
+
+// InProcess is a client of a handler in this process.
+func InProcess(h http.Handler) *Client {
+	m := newMemory()
+	c := newClient(m.dial)
+	c.server = Serve(m, h, slog.New(slog.DiscardHandler))
+	return c
+}
+
+func newClient(dial func(context.Context) (net.Conn, error)) *Client {
+	return &Client{transport: &http.Transport{
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		DisableCompression: true,
+		ReadBufferSize:     blockBytes,
+	}}
+}
+
+// Close ends the client's connections, and the server that InProcess began.
+func (c *Client) Close() error {
+	c.transport.CloseIdleConnections()
+	if c.server == nil {
+		return nil
+	}
+	return c.server.Stop()
+}
+
+// hello asks who answers.
+func (c *Client) hello(ctx context.Context) (Owner, error) {
+	limited, cancel := context.WithTimeout(ctx, helloTime)
+	defer cancel()
+	var report health
+	err := c.value(limited, "/healthz", &report)
+	switch {
+	case err == nil:
+		return report.Owner, nil
+	case ctx.Err() != nil:
+		return Owner{}, context.Cause(ctx)
+	case limited.Err() != nil:
+		return Owner{}, fmt.Errorf("%w within %s", ErrSilent, helloTime)
+	}
+	return Owner{}, fmt.Errorf("%w: %w", ErrNoOwner, err)
+}
+
+// Status implements Service.
+func (c *Client) Status(ctx context.Context) (s Status, err error) {
+	err = c.value(ctx, "/v1/status", &s)
+	return s, err
+}
+
+// Job implements Service.
+func (c *Client) Job(ctx context.Context, ref string) (s JobStory, err error) {
+	err = c.value(ctx, "/v1/jobs/"+segment(ref), &s)
+	return s, err
+}
+
+// Jobs implements Service.
+func (c *Client) Jobs(ctx context.Context, f JobFilter, fn func(Job) error) error {
+	var result counted
+	return c.list(ctx, http.MethodGet, "/v1/jobs?"+f.values().Encode(), nil, eachLine(fn), &result)
+}
+
+// Retry implements Service.
+func (c *Client) Retry(ctx context.Context, s Selection, fn func(Job) error) error {
+	return c.change(ctx, "/v1/jobs/retry", s, fn)
+}
+
+// Cancel implements Service.
+func (c *Client) Cancel(ctx context.Context, s Selection, fn func(Job) error) error {
+	return c.change(ctx, "/v1/jobs/cancel", s, fn)
+}
+
+// change reads all jobs that are changed, whatever fn says: to stop reading
+// would stop the change.
+func (c *Client) change(ctx context.Context, path string, s Selection, fn func(Job) error) error {
+	var told error
+	var result counted
+	err := c.list(ctx, http.MethodPost, path, s, eachLine(func(j Job) error {
+		if told == nil {
+			told = fn(j)
+		}
+		return nil
+	}), &result)
+	return errors.Join(err, told)
+}
+
+// Export implements Service.
+func (c *Client) Export(ctx context.Context, r ExportRequest, w io.Writer) (result ExportResult, err error) {
+	path := "/v1/observations/" + segment(r.Source) + "?data_only=" + strconv.FormatBool(r.DataOnly)
+	err = c.list(ctx, http.MethodGet, path, nil, func(body io.Reader) error {
+		if _, err := io.CopyBuffer(justWriter{w}, body, make([]byte, blockBytes)); err != nil {
+			return fmt.Errorf("exporting %s: %w", r.Source, err)
+		}
+		return nil
+	}, &result)
+	return result, err
+}
+
+// justWriter hides ReadFrom, which would bring a smaller buffer.
+type justWriter struct{ io.Writer }
+
+// Verify implements Service.
+func (c *Client) Verify(ctx context.Context, fn func(Breach) error) (result VerifyResult, err error) {
+	err = c.list(ctx, http.MethodGet, "/v1/verify", nil, eachLine(fn), &result)
+	return result, err
+}
+
+// values write a filter as parseFilter reads it.
+func (f JobFilter) values() url.Values {
+	v := url.Values{}
+	set := func(name, value string) {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	set("source", f.Source)
+	set("state", string(f.State))
+	set("category", string(f.Category))
+	if f.Limit != 0 {
+		set("limit", strconv.Itoa(f.Limit))
+	}
+	return v
+}
+
+// segment makes one segment of a path of any text. Dots would be taken for
+// steps up.
+func segment(text string) string { return strings.ReplaceAll(url.PathEscape(text), ".", "%2E") }
+
+// value reads one JSON value.
+func (c *Client) value(ctx context.Context, path string, v any) error {
+	resp, err := c.do(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(v); err != nil {
+		return cut(ctx, err)
+	}
+	return nil
+}
+
+// list reads a list with read, and what describes the whole of it into result.
+func (c *Client) list(ctx context.Context, method, path string, body any, read func(io.Reader) error, result any) error {
+	resp, err := c.do(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	in := &source{Reader: resp.Body}
+	err = read(in)
+	if in.err != nil {
+		return cut(ctx, in.err)
+	}
+	if err != nil {
+		return err
+	}
+	return readResult(resp.Trailer, result)
+}
+
+// source keeps apart errors of reading from those of who gets what was read.
+type source struct {
+	io.Reader
+	err error // the last one of reading, but io.EOF
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}
+
+// readResult reads what stands behind a list.
+func readResult(trailer http.Header, result any) error {
+	if text := trailer.Get(trailerProblem); text != "" {
+		var p problem
+		if err := json.Unmarshal([]byte(text), &p); err != nil {
+			return fmt.Errorf("%w: reading why: %w", ErrCut, err)
+		}
+		return p.err()
+	}
+	if err := json.Unmarshal([]byte(trailer.Get(trailerResult)), result); err != nil {
+		return fmt.Errorf("%w: the list has no end: %w", ErrCut, err)
+	}
+	return nil
+}
+
+// eachLine calls fn with every value of a list.
+func eachLine[T any](fn func(T) error) func(io.Reader) error {
+	return func(body io.Reader) error {
+		for dec := json.NewDecoder(body); ; {
+			var v T
+			if err := dec.Decode(&v); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return fmt.Errorf("reading a list: %w", err)
+			}
+			if err := fn(v); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// do sends one request, and makes an error of an answer that is a problem.
+func (c *Client) do(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	var content bytes.Buffer
+	if body != nil {
+		if err := json.NewEncoder(&content).Encode(body); err != nil {
+			return nil, fmt.Errorf("encoding a request: %w", err)
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://semel"+path, &content)
+	if err != nil {
+		return nil, fmt.Errorf("making a request: %w", err)
+	}
+	r.Header.Set("TE", "trailers")
+	resp, err := c.transport.RoundTrip(r)
+	if err != nil {
+		return nil, cut(ctx, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	var p problem
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&p); err != nil {
+		return nil, fmt.Errorf("%w: %s without a reason: %w", ErrCut, resp.Status, err)
+	}
+	return nil, p.err()
+}
+
+// cut is the error of an answer that broke off, which an end of ctx does as well.
+func cut(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w: %w", ErrCut, err)
+}

@@ -1,0 +1,341 @@
+package api
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"time"
+
+	"semel/storage"
+)
+
+const (
+	maxBody  = 4 << 20          // of a request: a command line full of jobs is half of it
+	bodyTime = 30 * time.Second // to send it
+)
+
+// Owner is the process that holds a store.
+type Owner struct {
+	PID     int       `json:"pid"`
+	Name    string    `json:"owner"` // under which it holds leases; "" where it runs no jobs
+	Store   string    `json:"store"` // path, as it was given to that process
+	Started time.Time `json:"started"`
+}
+
+// health is what /healthz answers.
+type health struct {
+	Status string `json:"status"` // "ok", or "stopped" where the store takes no more writes
+	Owner
+}
+
+// handler answers the API for a Local.
+type handler struct {
+	local *Local
+	owner Owner
+	mux   *http.ServeMux
+}
+
+// NewHandler answers the HTTP API for a store that this process holds. owner is
+// the name under which it holds leases, "" where it runs no jobs.
+func NewHandler(l *Local, owner string) http.Handler {
+	h := &handler{
+		local: l,
+		owner: Owner{PID: os.Getpid(), Name: owner, Store: l.Store.Path(), Started: time.Now().UTC()},
+		mux:   http.NewServeMux(),
+	}
+	for pattern, serve := range map[string]endpoint{
+		"GET /healthz":                  h.healthz,
+		"GET /readyz":                   h.readyz,
+		"GET /v1/status":                h.status,
+		"GET /v1/jobs":                  h.jobs,
+		"GET /v1/jobs/{id}":             h.job,
+		"POST /v1/jobs/{id}/retry":      h.retry,
+		"POST /v1/jobs/{id}/cancel":     h.cancel,
+		"POST /v1/jobs/retry":           h.retry,
+		"POST /v1/jobs/cancel":          h.cancel,
+		"GET /v1/observations/{source}": h.observations,
+		"GET /v1/verify":                h.verify,
+	} {
+		h.mux.Handle(pattern, serve)
+	}
+	return h
+}
+
+// ServeHTTP implements http.Handler. What the mux itself answers, a path or a
+// method that there is not, becomes a problem.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	refuse, pattern := h.mux.Handler(r)
+	if pattern != "" {
+		h.mux.ServeHTTP(w, r)
+		return
+	}
+	mute := &muted{ResponseWriter: w}
+	refuse.ServeHTTP(mute, r)
+	p := newProblem(fmt.Errorf("there is no %s %s: %w", r.Method, r.URL.Path, storage.ErrNotFound))
+	if mute.status == http.StatusMethodNotAllowed {
+		p.Type, p.Status, p.Title = "about:blank", mute.status, http.StatusText(mute.status)
+	}
+	p.write(w)
+}
+
+// muted lets headers through and keeps the status and the body back.
+type muted struct {
+	http.ResponseWriter
+	status int
+}
+
+func (m *muted) WriteHeader(status int)      { m.status = status }
+func (m *muted) Write(p []byte) (int, error) { return len(p), nil }
+
+// endpoint answers one path. An error before it has answered anything becomes
+// a problem; one after that becomes a trailer, or cuts the connection.
+type endpoint func(w *response, r *http.Request) error
+
+// ServeHTTP implements http.Handler.
+func (e endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	reply := &response{ResponseWriter: w}
+	if err := e.call(reply, r); err != nil {
+		reply.fail(r, err)
+	}
+}
+
+// call turns a panic into an error: in a command's own process net/http's way
+// would hide it.
+func (e endpoint) call(w *response, r *http.Request) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return e(w, r)
+}
+
+// response knows whether it has begun.
+type response struct {
+	http.ResponseWriter
+	begun bool
+}
+
+func (w *response) begin() {
+	if !w.begun {
+		w.begun = true
+		w.WriteHeader(http.StatusOK)
+	}
+}
+
+func (w *response) Write(p []byte) (int, error) {
+	w.begin()
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *response) fail(r *http.Request, err error) {
+	p := newProblem(err)
+	if !w.begun {
+		w.Header().Del("Trailer")
+		p.write(w.ResponseWriter)
+		return
+	}
+	text, err := json.Marshal(p)
+	if err != nil || !slices.Contains(r.Header.Values("TE"), "trailers") {
+		panic(http.ErrAbortHandler) // nothing else tells every client that the list is short
+	}
+	w.Header().Set(trailerProblem, string(text))
+}
+
+// answer sends one value.
+func answer(w *response, v any) error {
+	w.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(w).Encode(v)
+}
+
+// Trailers of a list.
+const (
+	trailerProblem = "Semel-Problem" // why the list ends here, as problem+json
+	trailerResult  = "Semel-Result"  // what describes the whole list, as JSON; only a whole list has it
+)
+
+// lines sends a list as JSON Lines while write writes it, and then its result.
+func lines(w *response, write func(out *bufio.Writer) (result any, err error)) error {
+	w.Header().Set("Content-Type", "application/jsonl")
+	w.Header().Set("Trailer", trailerProblem+", "+trailerResult)
+	out := bufio.NewWriterSize(w, blockBytes)
+	result, err := write(out)
+	if flushErr := out.Flush(); err == nil {
+		err = flushErr
+	}
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(result)
+	if err != nil {
+		return err
+	}
+	w.begin()
+	w.Header().Set(trailerResult, string(text))
+	return nil
+}
+
+// counted describes a list of which there is nothing to say but its length.
+type counted struct {
+	Rows int `json:"rows"`
+}
+
+// jobLines sends the jobs that list calls its function with.
+func jobLines(w *response, list func(func(Job) error) error) error {
+	return lines(w, func(out *bufio.Writer) (any, error) {
+		var n counted
+		enc := json.NewEncoder(out)
+		err := list(func(j Job) error {
+			n.Rows++
+			return enc.Encode(j)
+		})
+		return n, err
+	})
+}
+
+func (h *handler) healthz(w *response, _ *http.Request) error {
+	report := health{"ok", h.owner}
+	if h.local.Store.Err() != nil {
+		report.Status = "stopped"
+		w.Header().Set("Content-Type", "application/json")
+		w.begun = true
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	return answer(w, report)
+}
+
+// readyz answers whether jobs can be asked for and changed.
+func (h *handler) readyz(w *response, _ *http.Request) error {
+	if err := h.local.Store.View(func(*storage.Tx) error { return nil }); err != nil {
+		return err
+	}
+	return answer(w, map[string]string{"status": "ready"})
+}
+
+func (h *handler) status(w *response, r *http.Request) error {
+	s, err := h.local.Status(r.Context())
+	if err != nil {
+		return err
+	}
+	return answer(w, s)
+}
+
+func (h *handler) jobs(w *response, r *http.Request) error {
+	f, err := parseFilter(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	return jobLines(w, func(fn func(Job) error) error { return h.local.Jobs(r.Context(), f, fn) })
+}
+
+func (h *handler) job(w *response, r *http.Request) error {
+	story, err := h.local.Job(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return answer(w, story)
+}
+
+func (h *handler) retry(w *response, r *http.Request) error {
+	s, err := selection(w, r)
+	if err != nil {
+		return err
+	}
+	return jobLines(w, func(fn func(Job) error) error { return h.local.Retry(r.Context(), s, fn) })
+}
+
+func (h *handler) cancel(w *response, r *http.Request) error {
+	s, err := selection(w, r)
+	if err != nil {
+		return err
+	}
+	return jobLines(w, func(fn func(Job) error) error { return h.local.Cancel(r.Context(), s, fn) })
+}
+
+func (h *handler) observations(w *response, r *http.Request) error {
+	request := ExportRequest{Source: r.PathValue("source")}
+	for name, values := range r.URL.Query() {
+		var err error
+		if name != "data_only" {
+			return unknownParameter(name)
+		}
+		if request.DataOnly, err = strconv.ParseBool(values[0]); err != nil {
+			return fmt.Errorf("%w: data_only is true or false (got %q)", ErrBadRequest, values[0])
+		}
+	}
+	return lines(w, func(out *bufio.Writer) (any, error) { return h.local.Export(r.Context(), request, out) })
+}
+
+func (h *handler) verify(w *response, r *http.Request) error {
+	return lines(w, func(out *bufio.Writer) (any, error) {
+		enc := json.NewEncoder(out)
+		return h.local.Verify(r.Context(), func(b Breach) error { return enc.Encode(b) })
+	})
+}
+
+// parseFilter reads a JobFilter from a query, and values write it.
+func parseFilter(query url.Values) (f JobFilter, err error) {
+	for name, values := range query {
+		switch value := values[0]; name {
+		case "source":
+			f.Source = value
+		case "state":
+			f.State = storage.JobState(value)
+		case "category":
+			f.Category = storage.Category(value)
+		case "limit":
+			if f.Limit, err = strconv.Atoi(value); err != nil || f.Limit < 0 {
+				return f, fmt.Errorf("%w: limit is a number of at least 0 (got %q)", ErrBadRequest, value)
+			}
+		default:
+			return f, unknownParameter(name)
+		}
+	}
+	return f, nil
+}
+
+func unknownParameter(name string) error {
+	return fmt.Errorf("%w: unknown parameter %q", ErrBadRequest, name)
+}
+
+// selection is the job of the path, or what the body selects.
+func selection(w *response, r *http.Request) (s Selection, err error) {
+	if id := r.PathValue("id"); id != "" {
+		return Selection{Refs: []string{id}}, nil
+	}
+	if err := readBody(w, r, &s); err != nil {
+		return s, err
+	}
+	if (len(s.Refs) == 0) == (s.Source == "") || len(s.Refs) > 0 && s.Category != "" {
+		return s, fmt.Errorf("%w: name either refs, or a source and a category if you like", ErrBadRequest)
+	}
+	return s, nil
+}
+
+// readBody reads one JSON value of bounded size, in bounded time.
+func readBody(w *response, r *http.Request, v any) error {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // a connection without deadlines does without
+	in := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	in.DisallowUnknownFields()
+	if err := in.Decode(v); err != nil {
+		return fmt.Errorf("%w: reading the body: %w", ErrBadRequest, err)
+	}
+	if _, err := in.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: the body is not one JSON object", ErrBadRequest)
+	}
+	// A deadline that stays would end a long answer.
+	_ = control.SetReadDeadline(time.Time{})
+	return nil
+}
