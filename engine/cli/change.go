@@ -31,7 +31,7 @@ key, all of them or none, or all failed ones of a source. The next run works the
 		case len(args) == 0 && s.Source == "":
 			return usage("semel jobs --state failed lists what can be retried", "say which jobs, or --source SOURCE for all failed ones of it")
 		}
-		return a.writing(a.change(s, "retried", func(service api.Service) ([]api.Job, error) { return service.Retry(ctx, s) }))
+		return a.writing(ctx, a.change(s, "retried", func(service api.Service, each func(api.Job) error) error { return service.Retry(ctx, s, each) }))
 	})
 	cmd.Flags().StringVar(&s.Source, "source", "", "all failed jobs of this `SOURCE`")
 	cmd.Flags().StringVar(&category, "category", "", "of these, only those that failed with this `CATEGORY`")
@@ -52,28 +52,27 @@ are named, by id or key, or none.
 			return usage("semel jobs lists the jobs", "say which jobs")
 		}
 		s := api.Selection{Refs: args}
-		return a.writing(a.change(s, "canceled", func(service api.Service) ([]api.Job, error) { return service.Cancel(ctx, s) }))
+		return a.writing(ctx, a.change(s, "canceled", func(service api.Service, each func(api.Job) error) error { return service.Cancel(ctx, s, each) }))
 	})
 }
 
-// change applies a change to jobs and prints those that it changed.
-func (a *app) change(s api.Selection, done string, apply func(api.Service) ([]api.Job, error)) func(*config.Config, api.Service) error {
+// change applies a change to jobs and prints each as it is changed.
+func (a *app) change(s api.Selection, done string, apply func(api.Service, func(api.Job) error) error) func(*config.Config, api.Service) error {
 	return func(c *config.Config, service api.Service) error {
-		jobs, err := apply(service)
-		for _, j := range jobs { // also what was changed before an error
+		n := 0
+		err := apply(service, func(j api.Job) error {
+			n++
 			if a.json {
-				if err := a.line(j); err != nil {
-					return err
-				}
-				continue
+				return a.line(j)
 			}
 			a.printf("%s %d %s\n", done, j.ID, j.Key)
-		}
+			return nil
+		})
 		if errors.Is(err, api.ErrUnknownSource) {
 			return sourceFault(c, s.Source)
 		}
 		if err == nil {
-			a.notef("%s %s", done, count(len(jobs), "job"))
+			a.notef("%s %s", done, count(n, "job"))
 		}
 		return err
 	}

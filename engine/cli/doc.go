@@ -13,6 +13,8 @@
 //   - An error is told once, by Main: "semel: error: …", then where there is
 //     something to do "semel: hint: …". Faults of a config file stand one a
 //     line as "file:line: key: message" before it.
+//   - Commands on a store call api.Service and nothing else: over the socket
+//     where semel run holds the store, else over a handler in this process.
 //   - A command that only reads opens the store for reading, and none but run
 //     creates it.
 //   - No credential is printed. Whatever holds one redacts itself.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -83,6 +84,10 @@ func classify(err error) *fault {
 		return &fault{exitInterrupted, errors.New("interrupted"), ""}
 	case errors.Is(err, api.ErrUnknownSource):
 		return &fault{exitUsage, err, "semel status lists the sources"}
+	case errors.Is(err, api.ErrSilent):
+		return &fault{exitStore, err, "is it stopped or stuck? end it, with kill -9 if need be (nothing that was committed is lost), and start semel run again"}
+	case errors.Is(err, api.ErrCut):
+		return &fault{exitStore, err, "it was stopped or killed meanwhile: run the command again; semel show tells what became of a job"}
 	case errors.Is(err, storage.ErrInUse), errors.Is(err, storage.ErrUnreadable), errors.Is(err, storage.ErrNewerSchema):
 		return storeFault(err)
 	case errors.As(err, &record):
@@ -128,7 +133,9 @@ func sourceFault(c *config.Config, name string) error {
 		names[i] = c.Sources[i].Name
 	}
 	hint := "the sources are " + strings.Join(names, ", ")
-	if near := nearest(name, names); near != "" {
+	if slices.Contains(names, name) {
+		hint = "semel run was started before the config had it: start it again"
+	} else if near := nearest(name, names); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	} else if len(names) == 0 {
 		hint = c.File + " has no source"

@@ -36,9 +36,9 @@ as a whole or not at all, and FILE.manifest.json says count, sha256 and range.
 	}, func(ctx context.Context, args []string) error {
 		r.Source = args[0]
 		if path == "" {
-			return a.reading(a.exportOut(ctx, r))
+			return a.reading(ctx, a.exportOut(ctx, r))
 		}
-		return a.reading(a.exportFile(ctx, r, path))
+		return a.reading(ctx, a.exportFile(ctx, r, path))
 	})
 	cmd.Flags().StringVarP(&path, "output", "o", "", "write to this `FILE`, with a manifest beside it")
 	cmd.Flags().BoolVar(&r.DataOnly, "data-only", false, "leave out _meta, and observations marked gone")
@@ -157,16 +157,13 @@ func writeExport(ctx context.Context, c *config.Config, service api.Service, r a
 }
 
 // exportConfigFile is export -o of a config file, for demo.
-func (a *app) exportConfigFile(ctx context.Context, configPath, source, path string) (err error) {
+func (a *app) exportConfigFile(ctx context.Context, configPath, source, path string) error {
 	c, err := loadConfigFile(configPath, nil)
 	if err != nil {
 		return err
 	}
-	store, err := openStore(c, false, storage.Options{ReadOnly: true})
-	if err != nil {
+	return withService(ctx, c, storage.Options{ReadOnly: true}, func(c *config.Config, service api.Service) error {
+		_, err := writeExport(ctx, c, service, api.ExportRequest{Source: source}, path)
 		return err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	_, err = writeExport(ctx, c, &api.Local{Store: store, Config: c}, api.ExportRequest{Source: source}, path)
-	return err
+	})
 }

@@ -41,7 +41,7 @@ failed; a category says why the last attempt failed.
 		if f.Limit < 0 {
 			return usage("leave it out for no limit", "--limit must be at least 0 (got %d)", f.Limit)
 		}
-		return a.reading(a.jobs(ctx, f))
+		return a.reading(ctx, a.jobs(ctx, f))
 	})
 	cmd.Flags().StringVar(&f.Source, "source", "", "only jobs of this `SOURCE`")
 	cmd.Flags().StringVar(&state, "state", "", "only jobs in this `STATE`")

@@ -2,13 +2,11 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 
-	"semel/engine/api"
 	"semel/engine/config"
 	"semel/storage"
 )
@@ -65,38 +63,6 @@ func openStore(c *config.Config, create bool, opts storage.Options) (*storage.St
 		return nil, storeFault(err)
 	}
 	return s, nil
-}
-
-// reading calls use with the commands on the store, opened for reading.
-func (a *app) reading(use func(*config.Config, api.Service) error) error {
-	return a.withStore(storage.Options{ReadOnly: true}, use)
-}
-
-// writing calls use with the commands on the store, opened for writing.
-func (a *app) writing(use func(*config.Config, api.Service) error) error {
-	return a.withStore(storage.Options{}, use)
-}
-
-func (a *app) withStore(opts storage.Options, use func(*config.Config, api.Service) error) error {
-	c, err := a.loadConfigWithoutSecrets()
-	if err != nil {
-		return err
-	}
-	store, err := openStore(c, false, opts)
-	if err != nil {
-		return err
-	}
-	local := &api.Local{Store: store, Config: c}
-	if !opts.ReadOnly {
-		err = local.TakeBack(context.Background())
-	}
-	if err == nil {
-		err = use(c, local)
-	}
-	if closeErr := store.Close(); err == nil && closeErr != nil {
-		err = fmt.Errorf("closing the store: %w", closeErr)
-	}
-	return err
 }
 
 // findSource finds a source that the config must have.

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"semel/engine"
+	"semel/engine/api"
 	"semel/engine/config"
 	"semel/storage"
 )
@@ -54,17 +55,10 @@ func (a *app) run(ctx context.Context, once bool, names []string) error {
 	if err != nil {
 		return err
 	}
-	store, err := openStore(c, true, storage.Options{Gather: engine.Gather})
-	if err != nil {
-		return err
-	}
 	tuneRuntime(a.getenv)
-	w := &work{config: c, sources: sources, store: store, once: once, out: newConsole(a.stderr)}
+	w := &work{sources: sources, once: once, out: newConsole(a.stderr)}
 	started := time.Now()
-	summary, err := w.do(ctx)
-	if closeErr := store.Close(); err == nil && closeErr != nil {
-		err = fmt.Errorf("closing the store: %w", closeErr)
-	}
+	summary, err := hold(ctx, c, sources, slog.New(slog.NewTextHandler(w.out, nil)), w.do)
 	if err != nil {
 		return err
 	}
@@ -78,29 +72,51 @@ func (a *app) run(ctx context.Context, once bool, names []string) error {
 	return verdict(summary, once, ctx.Err() != nil)
 }
 
+// runStore is how a run opens the store.
+var runStore = storage.Options{Gather: engine.Gather}
+
+// hold makes this process the owner of a config's store: while use works with
+// an engine on it, other commands are answered over the store's socket.
+func hold(ctx context.Context, c *config.Config, sources []*config.Source, log *slog.Logger, use func(context.Context, *engine.Engine, *storage.Store) (engine.Summary, error)) (s engine.Summary, err error) {
+	store, err := own(ctx, c)
+	if err != nil {
+		return s, err
+	}
+	defer func() {
+		if closeErr := store.Close(); err == nil && closeErr != nil {
+			err = fmt.Errorf("closing the store: %w", closeErr)
+		}
+	}()
+	opts := engineOptions(c, sources, log)
+	opts.Store, opts.Owner = store, ownerName(time.Now())
+	e, err := engine.New(opts)
+	if err != nil {
+		return s, err
+	}
+	defer e.Close()
+	listener, err := api.Listen(store.Path())
+	if err != nil {
+		return s, storeFault(err)
+	}
+	server := api.Serve(listener, api.NewHandler(&api.Local{Store: store, Config: c, Engine: e}, opts.Owner), log)
+	defer func() { err = errors.Join(err, server.Stop()) }()
+	return use(ctx, e, store)
+}
+
 // work is one run of the engine with its progress.
 type work struct {
-	config  *config.Config
 	sources []*config.Source
-	store   *storage.Store
 	once    bool
 	out     *console
 }
 
 // do runs the engine, and tells the progress meanwhile.
-func (w *work) do(ctx context.Context) (engine.Summary, error) {
-	opts := engineOptions(w.config, w.sources, slog.New(slog.NewTextHandler(w.out, nil)))
-	opts.Store, opts.Owner = w.store, ownerName(time.Now())
-	e, err := engine.New(opts)
-	if err != nil {
-		return engine.Summary{}, err
-	}
-	defer e.Close()
+func (w *work) do(ctx context.Context, e *engine.Engine, store *storage.Store) (engine.Summary, error) {
 	defer context.AfterFunc(ctx, func() {
 		fmt.Fprintln(w.out, "semel: stopping: what runs may end; a second signal stops at once")
 	})()
 	watchCtx, end := context.WithCancel(context.Background())
-	p := w.progress()
+	p := w.progress(store)
 	p.begin(time.Now())
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -112,8 +128,8 @@ func (w *work) do(ctx context.Context) (engine.Summary, error) {
 	return e.Run(ctx)
 }
 
-func (w *work) progress() *progress {
-	p := &progress{store: w.store, out: w.out}
+func (w *work) progress(store *storage.Store) *progress {
+	p := &progress{store: store, out: w.out}
 	for _, s := range w.sources {
 		p.sources = append(p.sources, s.Name)
 	}
@@ -221,17 +237,7 @@ func (a *app) runOnceFile(ctx context.Context, path string) (s engine.Summary, e
 	if err != nil {
 		return s, err
 	}
-	store, err := openStore(c, true, storage.Options{Gather: engine.Gather})
-	if err != nil {
-		return s, err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	opts := engineOptions(c, sources, slog.New(slog.DiscardHandler))
-	opts.Store, opts.Owner = store, ownerName(time.Now())
-	e, err := engine.New(opts)
-	if err != nil {
-		return s, err
-	}
-	defer e.Close()
-	return e.RunOnce(ctx)
+	return hold(ctx, c, sources, slog.New(slog.DiscardHandler), func(ctx context.Context, e *engine.Engine, _ *storage.Store) (engine.Summary, error) {
+		return e.RunOnce(ctx)
+	})
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"semel/engine/api"
 	"semel/engine/gateway"
 )
 
@@ -37,6 +39,9 @@ func TestScript(t *testing.T) {
 			"requests": scriptRequests,
 			"only":     scriptOnly,
 			"nosecret": scriptNoSecret,
+			"serving":  scriptServing,
+			"private":  scriptPrivate,
+			"release":  scriptRelease,
 		},
 	})
 }
@@ -118,6 +123,53 @@ func scriptOnly(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("%s holds %q, want %q", args[0], names, want)
 	}
 }
+
+// scriptServing is "serving STORE": waits until a semel run answers for the
+// store, and sets $PID to its pid.
+func scriptServing(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		client, owner, err := api.Dial(ctx, ts.MkAbs(args[0]))
+		if err == nil {
+			ts.Check(client.Close())
+			ts.Setenv("PID", strconv.Itoa(owner.PID))
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			ts.Fatalf("nobody answers for %s: %v", args[0], err)
+		}
+	}
+}
+
+// scriptPrivate is "private SOCKET": it is the user's alone, and so is the one
+// elsewhere where it is a file that names one.
+func scriptPrivate(ts *testscript.TestScript, _ bool, args []string) {
+	path := ts.MkAbs(args[0])
+	info, err := os.Lstat(path)
+	ts.Check(err)
+	if info.Mode().Perm() != 0o600 {
+		ts.Fatalf("%s has mode %s", args[0], info.Mode())
+	}
+	if info.Mode().IsRegular() {
+		path = strings.TrimSpace(ts.ReadFile(path))
+		if info, err = os.Stat(filepath.Dir(path)); err != nil || info.Mode().Perm() != 0o700 {
+			ts.Fatalf("the folder of %s has mode %v, %v", path, info.Mode(), err)
+		}
+		info, err = os.Lstat(path)
+		ts.Check(err)
+	}
+	if info.Mode() != fs.ModeSocket|0o600 {
+		ts.Fatalf("%s has mode %s", path, info.Mode())
+	}
+}
+
+// scriptRelease is "release": the site lets the pages go that it holds.
+func scriptRelease(ts *testscript.TestScript, _ bool, _ []string) { ts.Value(siteKey{}).(*site).release() }
 
 // scriptNoSecret is "nosecret": the gateway's logins are neither in the last
 // output nor in any file.

@@ -23,7 +23,7 @@ attempt with its outcome and why, and what comes next. JOB is its id or its key.
 ` + exits(exitDone, exitFailed, exitUsage, exitConfig, exitStore, exitUnreadable),
 		Example: "  semel show 12\n  semel show catalog:42:US:-:-:- --json",
 		Args:    exactArgs("JOB"),
-	}, func(ctx context.Context, args []string) error { return a.reading(a.show(ctx, args[0])) })
+	}, func(ctx context.Context, args []string) error { return a.reading(ctx, a.show(ctx, args[0])) })
 }
 
 func (a *app) show(ctx context.Context, ref string) func(*config.Config, api.Service) error {

@@ -19,12 +19,13 @@ func (a *app) statusCommand() *cobra.Command {
 		Short: "Show how each source stands",
 		Long: `Show for each source its jobs by state, progress, attempts and bytes per complete
 job, recovered leases, how long attempts take beside the lease and the timeout,
-retries and failures by category, and warnings with their likely cause.
+retries and failures by category, and warnings with their likely cause. While
+semel run goes on, also which proxies are paused, why and until when.
 
 ` + exits(exitDone, exitUsage, exitConfig, exitStore, exitUnreadable),
 		Example: "  semel status\n  semel status --json | jq .sources.catalog.failed",
 		Args:    exactArgs(),
-	}, func(ctx context.Context, _ []string) error { return a.reading(a.status(ctx)) })
+	}, func(ctx context.Context, _ []string) error { return a.reading(ctx, a.status(ctx)) })
 }
 
 func (a *app) status(ctx context.Context) func(*config.Config, api.Service) error {
@@ -53,12 +54,20 @@ func (a *app) statusText(c *config.Config, s api.Status) {
 	if len(s.Proxies) > 0 {
 		a.printf("proxies\n")
 		for _, name := range slices.Sorted(maps.Keys(s.Proxies)) {
-			a.row(name, "%s", s.Proxies[name].Endpoint)
+			a.row(name, "%s", proxyText(s.Proxies[name]))
 		}
 	}
 	for _, w := range s.Warnings {
 		a.printf("warning: %s\n", plain(w))
 	}
+}
+
+// proxyText is where a proxy is, and whether it is in use.
+func proxyText(p api.ProxyStatus) string {
+	if p.Paused == "" {
+		return plain(p.Endpoint)
+	}
+	return fmt.Sprintf("%s, paused until %s: %s", plain(p.Endpoint), timeText(p.PausedUntil), plain(p.Paused))
 }
 
 // sourceText leaves out rows in which nothing happened.

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"semel/engine/api"
+	"semel/engine/config"
+	"semel/storage"
+)
+
+// connectRounds is how often a store that somebody holds is tried again: the
+// holder may be a command that is ending, or a run that is just beginning or
+// ending. Each round waits a second for the store's lock.
+const connectRounds = 3
+
+// reading calls use with the commands on the store, which must only look at it.
+func (a *app) reading(ctx context.Context, use func(*config.Config, api.Service) error) error {
+	return a.withStore(ctx, storage.Options{ReadOnly: true}, use)
+}
+
+// writing calls use with the commands on the store.
+func (a *app) writing(ctx context.Context, use func(*config.Config, api.Service) error) error {
+	return a.withStore(ctx, storage.Options{}, use)
+}
+
+func (a *app) withStore(ctx context.Context, opts storage.Options, use func(*config.Config, api.Service) error) error {
+	c, err := a.loadConfigWithoutSecrets()
+	if err != nil {
+		return err
+	}
+	return withService(ctx, c, opts, use)
+}
+
+// withService calls use with the commands on a config's store: those of the run
+// that holds it, else those of this process, which opens it so.
+func withService(ctx context.Context, c *config.Config, opts storage.Options, use func(*config.Config, api.Service) error) error {
+	at, err := reach(ctx, c, false, opts)
+	if err != nil {
+		return err
+	}
+	if at.store != nil {
+		at.client = api.InProcess(api.NewHandler(&api.Local{Store: at.store, Config: c}, ""))
+	}
+	return errors.Join(use(c, at.client), at.close())
+}
+
+// access is a way to a store: a client of its owner, or the store itself.
+type access struct {
+	client *api.Client
+	owner  api.Owner // of client, where store is nil
+	store  *storage.Store
+}
+
+// reach finds the owner of a config's store, or opens the store, which must be
+// there already unless create is set.
+func reach(ctx context.Context, c *config.Config, create bool, opts storage.Options) (access, error) {
+	var inUse error
+	for range connectRounds {
+		client, owner, err := api.Dial(ctx, c.Store.Path)
+		if err == nil {
+			return access{client: client, owner: owner}, nil
+		}
+		if !errors.Is(err, api.ErrNoOwner) {
+			return access{}, fmt.Errorf("opening store %s: %w", c.Store.Path, err)
+		}
+		store, err := openStore(c, create, opts)
+		if !errors.Is(err, storage.ErrInUse) {
+			return access{store: store}, err
+		}
+		inUse = err
+	}
+	return access{}, inUse
+}
+
+// close ends the client before the store that it may use.
+func (at access) close() error {
+	var err error
+	if at.client != nil {
+		err = at.client.Close()
+	}
+	if at.store != nil {
+		if closeErr := at.store.Close(); closeErr != nil {
+			err = errors.Join(err, fmt.Errorf("closing the store: %w", closeErr))
+		}
+	}
+	return err
+}
+
+// own opens a config's store for a run, which must be its only one.
+func own(ctx context.Context, c *config.Config) (*storage.Store, error) {
+	at, err := reach(ctx, c, true, runStore)
+	if err != nil || at.store != nil {
+		return at.store, err
+	}
+	held := fmt.Errorf("store %s is in use by semel run, pid %d", c.Store.Path, at.owner.PID)
+	return nil, errors.Join(&fault{exitStore, held, "it goes on collecting, and semel status and the other commands work through it"}, at.close())
+}
