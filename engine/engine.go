@@ -119,7 +119,8 @@ func (e *Engine) RunOnce(ctx context.Context) (Summary, error) { return e.run(ct
 func (e *Engine) Run(ctx context.Context) (Summary, error) { return e.run(ctx, false) }
 
 func (e *Engine) run(ctx context.Context, once bool) (Summary, error) {
-	if err := e.takeOver(ctx); err != nil {
+	// A stop that comes already now is obeyed below, where it is no error.
+	if err := e.takeOver(context.WithoutCancel(ctx)); err != nil {
 		return e.Summary(), err
 	}
 	s := newScheduler(e, once)
