@@ -103,9 +103,9 @@ type ExportRequest struct {
 
 // ExportResult describes what was written.
 type ExportResult struct {
-	Rows        int
-	FirstWindow *time.Time // of the rows written; nil: none has a window
-	LastWindow  *time.Time
+	Rows        int        `json:"rows"`
+	FirstWindow *time.Time `json:"first_window"` // of the rows written; nil: none has a window
+	LastWindow  *time.Time `json:"last_window"`
 }
 
 // Job is a job as lists show it. Times are null where there is none.

@@ -34,6 +34,8 @@ func TestClassify(t *testing.T) {
 		{"config", config.Errors{{File: "semel.toml", Message: "bad"}}, exitConfig, ""},
 		{"in use", opening(storage.ErrInUse), exitStore, "another semel"},
 		{"in use, not on opening", fmt.Errorf("demo: %w", storage.ErrInUse), exitStore, "another semel"},
+		{"silent owner", fmt.Errorf("opening store semel.db: %w within 5s", api.ErrSilent), exitStore, "kill -9"},
+		{"owner gone", fmt.Errorf("%w: EOF", api.ErrCut), exitStore, "run the command again"},
 		{"no store", opening(storage.ErrNotFound), exitStore, "run --once"},
 		{"not permitted", opening(fs.ErrPermission), exitStore, "who owns"},
 		{"read-only", opening(syscall.EROFS), exitStore, "read-only"},

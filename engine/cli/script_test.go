@@ -16,7 +16,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"semel/engine/api"
 	"semel/engine/gateway"
 )
 
@@ -129,21 +128,9 @@ func scriptOnly(ts *testscript.TestScript, _ bool, args []string) {
 func scriptServing(ts *testscript.TestScript, _ bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		client, owner, err := api.Dial(ctx, ts.MkAbs(args[0]))
-		if err == nil {
-			ts.Check(client.Close())
-			ts.Setenv("PID", strconv.Itoa(owner.PID))
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			ts.Fatalf("nobody answers for %s: %v", args[0], err)
-		}
-	}
+	owner, err := awaitOwner(ctx, ts.MkAbs(args[0]))
+	ts.Check(err)
+	ts.Setenv("PID", strconv.Itoa(owner.PID))
 }
 
 // scriptPrivate is "private SOCKET": it is the user's alone, and so is the one
@@ -169,7 +156,9 @@ func scriptPrivate(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // scriptRelease is "release": the site lets the pages go that it holds.
-func scriptRelease(ts *testscript.TestScript, _ bool, _ []string) { ts.Value(siteKey{}).(*site).release() }
+func scriptRelease(ts *testscript.TestScript, _ bool, _ []string) {
+	ts.Value(siteKey{}).(*site).release()
+}
 
 // scriptNoSecret is "nosecret": the gateway's logins are neither in the last
 // output nor in any file.
