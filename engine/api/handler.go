@@ -124,15 +124,16 @@ type response struct {
 	begun bool
 }
 
-func (w *response) begin() {
+// begin sends the headers with a status, unless they have been.
+func (w *response) begin(status int) {
 	if !w.begun {
 		w.begun = true
-		w.WriteHeader(http.StatusOK)
+		w.WriteHeader(status)
 	}
 }
 
 func (w *response) Write(p []byte) (int, error) {
-	w.begin()
+	w.begin(http.StatusOK)
 	return w.ResponseWriter.Write(p)
 }
 
@@ -154,8 +155,9 @@ func (w *response) fail(r *http.Request, err error) {
 }
 
 // answer sends one value.
-func answer(w *response, v any) error {
+func answer(w *response, status int, v any) error {
 	w.Header().Set("Content-Type", "application/json")
+	w.begin(status)
 	return json.NewEncoder(w).Encode(v)
 }
 
@@ -181,7 +183,7 @@ func lines(w *response, write func(out *bufio.Writer) (result any, err error)) e
 	if err != nil {
 		return err
 	}
-	w.begin()
+	w.begin(http.StatusOK)
 	w.Header().Set(trailerResult, string(text))
 	return nil
 }
@@ -205,14 +207,10 @@ func jobLines(w *response, list func(func(Job) error) error) error {
 }
 
 func (h *handler) healthz(w *response, _ *http.Request) error {
-	report := health{"ok", h.owner}
 	if h.local.Store.Err() != nil {
-		report.Status = "stopped"
-		w.Header().Set("Content-Type", "application/json")
-		w.begun = true
-		w.WriteHeader(http.StatusServiceUnavailable)
+		return answer(w, http.StatusServiceUnavailable, health{"stopped", h.owner})
 	}
-	return answer(w, report)
+	return answer(w, http.StatusOK, health{"ok", h.owner})
 }
 
 // readyz answers whether jobs can be asked for and changed.
@@ -220,7 +218,7 @@ func (h *handler) readyz(w *response, _ *http.Request) error {
 	if err := h.local.Store.View(func(*storage.Tx) error { return nil }); err != nil {
 		return err
 	}
-	return answer(w, map[string]string{"status": "ready"})
+	return answer(w, http.StatusOK, map[string]string{"status": "ready"})
 }
 
 func (h *handler) status(w *response, r *http.Request) error {
@@ -228,7 +226,7 @@ func (h *handler) status(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answer(w, s)
+	return answer(w, http.StatusOK, s)
 }
 
 func (h *handler) jobs(w *response, r *http.Request) error {
@@ -244,7 +242,7 @@ func (h *handler) job(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answer(w, story)
+	return answer(w, http.StatusOK, story)
 }
 
 func (h *handler) retry(w *response, r *http.Request) error {

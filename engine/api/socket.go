@@ -63,27 +63,32 @@ func socketName(store string) (string, error) {
 // out of it when its mode is right.
 func listenBeside(name string) (l net.Listener, err error) {
 	dir := name + ".new"
-	if err := os.RemoveAll(dir); err != nil { // of one that was killed just here
+	if err := removeElsewhere(filepath.Join(dir, hidden)); err != nil { // of one that was killed just here
 		return nil, err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	l, hidden, err := listenIn(dir)
+	defer func() { err = errors.Join(err, os.Remove(dir)) }()
+	l, path, err := listenIn(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Rename(hidden, name); err != nil {
+	if err := os.Rename(path, name); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
 // listenElsewhere binds in a new folder of the user's alone in the runtime
-// folder, and writes the socket's name to the file name.
+// folder, and writes the socket's name to the file name: with the file's own
+// name, so that a copy of it beside a copy of the store leads nobody here.
 func listenElsewhere(name string) (net.Listener, error) {
-	dir, err := os.MkdirTemp(os.Getenv("XDG_RUNTIME_DIR"), "semel-*") // "": the system's temporary folder
+	const pattern = "semel-*"
+	dir, err := os.MkdirTemp(os.Getenv("XDG_RUNTIME_DIR"), pattern)
+	if err != nil { // it may be another user's, after su
+		dir, err = os.MkdirTemp("", pattern)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -91,15 +96,18 @@ func listenElsewhere(name string) (net.Listener, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(dir))
 	}
-	if err := os.WriteFile(name, []byte(path+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(name, []byte(path+"\n"+name+"\n"), 0o600); err != nil {
 		return nil, errors.Join(err, l.Close(), os.Remove(dir))
 	}
 	return l, nil
 }
 
+// hidden is the name of a socket in a folder of its own.
+const hidden = "s"
+
 // listenIn binds a socket of mode 0600 in a folder that nobody else may enter.
 func listenIn(dir string) (l net.Listener, path string, err error) {
-	path = filepath.Join(dir, "s")
+	path = filepath.Join(dir, hidden)
 	if l, err = net.Listen("unix", path); err != nil {
 		return nil, "", err
 	}
@@ -109,8 +117,8 @@ func listenIn(dir string) (l net.Listener, path string, err error) {
 	return l, path, nil
 }
 
-// maxPointer is more than a path that a socket can have.
-const maxPointer = 4 << 10
+// maxPointer is more than the two names in a file in a socket's place.
+const maxPointer = 16 << 10
 
 // socketPath is where the socket of that name really is: there, or where the
 // file there says.
@@ -120,7 +128,11 @@ func socketPath(name string) (string, error) {
 		return name, err
 	}
 	text, err := os.ReadFile(name)
-	return strings.TrimSuffix(string(text), "\n"), err
+	path, of, _ := strings.Cut(strings.TrimSuffix(string(text), "\n"), "\n")
+	if err != nil || of != name {
+		return name, err
+	}
+	return path, nil
 }
 
 // removeSocket removes a socket, and the file that names it where it is
@@ -138,17 +150,21 @@ func removeSocket(name string) error {
 	return ignoreMissing(os.Remove(name))
 }
 
-// removeElsewhere removes a socket with its folder. Anything but a socket is
-// none of listenElsewhere's, and stays.
+// removeElsewhere removes a socket with the folder that it has for itself.
+// Anything but a socket is none of ours, and stays.
 func removeElsewhere(path string) error {
 	info, err := os.Lstat(path)
-	if err != nil || info.Mode().IsRegular() || info.IsDir() {
-		return ignoreMissing(err)
+	if err == nil && (info.Mode().IsRegular() || info.IsDir()) {
+		return nil
 	}
-	if err := os.Remove(path); err != nil {
-		return ignoreMissing(err)
+	if err == nil {
+		err = os.Remove(path)
 	}
-	return ignoreMissing(os.Remove(filepath.Dir(path)))
+	if err := ignoreMissing(err); err != nil {
+		return err
+	}
+	_ = os.Remove(filepath.Dir(path)) // it stays where it holds anything else, or is gone
+	return nil
 }
 
 func ignoreMissing(err error) error {

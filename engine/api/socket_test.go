@@ -78,9 +78,12 @@ func TestListenReplaces(t *testing.T) {
 	name := store + SocketSuffix
 	mine := filepath.Join(t.TempDir(), "mine")
 	for _, file := range []string{mine, name} {
-		if err := os.WriteFile(file, []byte(mine+"\n"), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(mine+"\n"+name+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.Mkdir(name+".new", 0o700); err != nil { // of one that was killed on its way to a socket
+		t.Fatal(err)
 	}
 	first := listen(t, store)
 	first.(*socket).Listener.(*net.UnixListener).SetUnlinkOnClose(false)
@@ -97,8 +100,47 @@ func TestListenReplaces(t *testing.T) {
 	if err := second.Close(); err != nil {
 		t.Error(err)
 	}
+	if _, err := os.Lstat(name + ".new"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder on the way is still there: %v", err)
+	}
 	if _, err := os.Stat(mine); err != nil {
 		t.Error("a file that is no socket is gone")
+	}
+}
+
+// A copy of a store whose socket is elsewhere is nobody's, and to own it takes
+// nothing from the owner of the other. A runtime folder that is not there is
+// done without.
+func TestCopyOfStore(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", filepath.Join(t.TempDir(), "none"))
+	var stores []string
+	for range 2 {
+		dir := filepath.Join(t.TempDir(), strings.Repeat("d", 120))
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		stores = append(stores, storeAt(t, dir))
+	}
+	server := Serve(listen(t, stores[0]), NewHandler(local(t), "me"), slog.New(slog.DiscardHandler))
+	text, err := os.ReadFile(stores[0] + SocketSuffix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(stores[1]+SocketSuffix, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Dial(t.Context(), stores[1]); !errors.Is(err, ErrNoOwner) {
+		t.Errorf("a copy: %v", err)
+	}
+	if err := listen(t, stores[1]).Close(); err != nil {
+		t.Error(err)
+	}
+	c, _, err := Dial(t.Context(), stores[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.Close(), server.Stop()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -110,6 +152,7 @@ func TestListenFails(t *testing.T) {
 	}
 	store := storeAt(t, dir)
 	t.Setenv("XDG_RUNTIME_DIR", filepath.Join(dir, "none"))
+	t.Setenv("TMPDIR", filepath.Join(dir, "none"))
 	if _, err := Listen(store); err == nil || !strings.Contains(err.Error(), "making the socket of store") || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}

@@ -143,7 +143,7 @@ func scriptPrivate(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("%s has mode %s", args[0], info.Mode())
 	}
 	if info.Mode().IsRegular() {
-		path = strings.TrimSpace(ts.ReadFile(path))
+		path, _, _ = strings.Cut(ts.ReadFile(path), "\n")
 		if info, err = os.Stat(filepath.Dir(path)); err != nil || info.Mode().Perm() != 0o700 {
 			ts.Fatalf("the folder of %s has mode %v, %v", path, info.Mode(), err)
 		}
