@@ -310,6 +310,22 @@ func TestClientChanges(t *testing.T) {
 	}
 }
 
+// A client whose reader has enough goes on reading: the change would end with it.
+func TestClientReadsChangesToTheEnd(t *testing.T) {
+	wrote := make(chan error, 1)
+	c := client(t, endpoint(func(w *response, _ *http.Request) error {
+		_, err := w.Write(bytes.Repeat([]byte("{}\n"), blockBytes)) // more than any buffer takes
+		wrote <- err
+		return err
+	}))
+	if err := c.Retry(t.Context(), Selection{Source: "shop"}, func(Job) error { return errBroken }); !errors.Is(err, errBroken) {
+		t.Errorf("got %v", err)
+	}
+	if err := <-wrote; err != nil {
+		t.Errorf("the change was cut: %v", err)
+	}
+}
+
 // A process that accepts and says no word holds nobody up for long.
 func TestSilentOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
