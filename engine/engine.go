@@ -215,7 +215,10 @@ func (e *Engine) Summary() Summary {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := e.summary
-	s.Paused = e.health.paused()
+	s.Paused = map[string]string{}
+	for name, pause := range e.health.paused() {
+		s.Paused[name] = pause.Reason
+	}
 	return s
 }
 

@@ -144,25 +144,19 @@ type Pause struct {
 }
 
 // Paused are the proxies that are paused now, by name.
-func (e *Engine) Paused() map[string]Pause {
-	pauses := map[string]Pause{}
-	for name, reason := range e.health.paused() {
-		pauses[name] = Pause{Reason: reason, Until: e.health.pausedUntil(name)}
-	}
-	return pauses
-}
+func (e *Engine) Paused() map[string]Pause { return e.health.paused() }
 
-// paused are the proxies that are paused, with the reason of each.
-func (h *health) paused() map[string]string {
+// paused are the proxies that are paused, by name.
+func (h *health) paused() map[string]Pause {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	reasons := map[string]string{}
+	pauses := map[string]Pause{}
 	for name, a := range h.proxies {
 		if !a.until.IsZero() {
-			reasons[name] = a.reason
+			pauses[name] = Pause{a.reason, a.until}
 		}
 	}
-	return reasons
+	return pauses
 }
 
 // pausedUntil is when a paused proxy may be tried again; zero: it is not paused.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +40,7 @@ func TestScript(t *testing.T) {
 			"only":     scriptOnly,
 			"nosecret": scriptNoSecret,
 			"serving":  scriptServing,
+			"until":    scriptUntil,
 			"private":  scriptPrivate,
 			"release":  scriptRelease,
 		},
@@ -133,6 +135,24 @@ func scriptServing(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("PID", strconv.Itoa(owner.PID))
 }
 
+// scriptUntil is "until REGEXP PROGRAM ARG...": runs it again and again until
+// its output matches.
+func scriptUntil(ts *testscript.TestScript, _ bool, args []string) {
+	want := regexp.MustCompile(args[0])
+	deadline := time.After(20 * time.Second)
+	for {
+		ts.Check(ts.Exec(args[1], args[2:]...))
+		if want.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		select {
+		case <-deadline:
+			ts.Fatalf("the output never matches %s", want)
+		default:
+		}
+	}
+}
+
 // scriptPrivate is "private SOCKET": it is the user's alone, and so is the one
 // elsewhere where it is a file that names one.
 func scriptPrivate(ts *testscript.TestScript, _ bool, args []string) {
@@ -165,7 +185,7 @@ func scriptRelease(ts *testscript.TestScript, _ bool, _ []string) {
 func scriptNoSecret(ts *testscript.TestScript, _ bool, _ []string) {
 	texts := map[string]string{"stdout": ts.ReadFile("stdout"), "stderr": ts.ReadFile("stderr")}
 	ts.Check(filepath.WalkDir(ts.Getenv("WORK"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
 		content, err := os.ReadFile(path)
