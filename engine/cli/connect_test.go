@@ -167,6 +167,7 @@ var heldCommands = [][]string{
 // Every command shows the same whether it opens the store or asks the run that
 // holds it.
 func TestSameOverTheSocket(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name     string
 		targets  string
@@ -177,6 +178,7 @@ func TestSameOverTheSocket(t *testing.T) {
 		{"jobs held", "n\nhold1\nhold2\nhold3\n", heldCommands, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			s := startSite(t)
 			dir := heldFolder(t, s)
 			if err := os.WriteFile(filepath.Join(dir, "targets.csv"), []byte(test.targets), 0o600); err != nil {
