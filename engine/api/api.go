@@ -59,6 +59,13 @@ type Service interface {
 	// Verify compares everything in the store with everything, and calls fn
 	// with each place where it contradicts itself. Writing waits meanwhile.
 	Verify(ctx context.Context, fn func(Breach) error) (VerifyResult, error)
+	// VerifyTwice parses all kept pages of a source again in a scratch store,
+	// and calls fn with each observation that comes out differently. Error:
+	// ErrUnknownSource.
+	VerifyTwice(ctx context.Context, source string, fn func(Unlike) error) (TwiceResult, error)
+	// Backup copies the store and its kept pages to the file at path, which is
+	// of the process that holds the store, and to a folder beside it.
+	Backup(ctx context.Context, path string) (BackupResult, error)
 }
 
 // JobFilter says which jobs to list; zero fields let all through.
@@ -92,7 +99,30 @@ type VerifyResult struct {
 // SourceSum is what a source holds, to be compared with another time.
 type SourceSum struct {
 	Rows     int64  `json:"rows"`               // observations
-	Checksum string `json:"checksum,omitempty"` // of all of them; "": not taken
+	Checksum string `json:"checksum,omitempty"` // of all of them (storage.Checksums); "": there are none
+}
+
+// Unlike is an observation that the same page gave differently.
+type Unlike struct {
+	Key  string `json:"key"` // of the observation, or of the job whose page no longer parses
+	What string `json:"what"`
+}
+
+// TwiceResult says what was read again.
+type TwiceResult struct {
+	Pages    int    `json:"pages"`    // read again
+	Rows     int    `json:"rows"`     // observations compared
+	Unlike   int    `json:"unlike"`   // of those
+	Missing  int    `json:"missing"`  // complete jobs without a kept page, or under another version of the rules
+	Checksum string `json:"checksum"` // of what came out of the pages
+}
+
+// BackupResult is what a backup holds.
+type BackupResult struct {
+	Path       string `json:"path"`
+	Bytes      int64  `json:"bytes"` // of the store
+	Segments   int    `json:"segments"`
+	PagesBytes int64  `json:"pages_bytes"` // of kept pages
 }
 
 // ExportRequest says what to export and how.

@@ -95,7 +95,7 @@ func (c *Client) hello(ctx context.Context) (Owner, error) {
 	limited, cancel := context.WithTimeout(ctx, helloTime)
 	defer cancel()
 	var report health
-	err := c.value(limited, "/healthz", &report)
+	err := c.value(limited, http.MethodGet, "/healthz", nil, &report)
 	switch {
 	case err == nil:
 		return report.Owner, nil
@@ -109,13 +109,13 @@ func (c *Client) hello(ctx context.Context) (Owner, error) {
 
 // Status implements Service.
 func (c *Client) Status(ctx context.Context) (s Status, err error) {
-	err = c.value(ctx, "/v1/status", &s)
+	err = c.value(ctx, http.MethodGet, "/v1/status", nil, &s)
 	return s, err
 }
 
 // Job implements Service.
 func (c *Client) Job(ctx context.Context, ref string) (s JobStory, err error) {
-	err = c.value(ctx, "/v1/jobs/"+segment(ref), &s)
+	err = c.value(ctx, http.MethodGet, "/v1/jobs/"+segment(ref), nil, &s)
 	return s, err
 }
 
@@ -170,6 +170,18 @@ func (c *Client) Verify(ctx context.Context, fn func(Breach) error) (result Veri
 	return result, err
 }
 
+// VerifyTwice implements Service.
+func (c *Client) VerifyTwice(ctx context.Context, source string, fn func(Unlike) error) (result TwiceResult, err error) {
+	err = c.list(ctx, http.MethodGet, "/v1/verify/"+segment(source), nil, eachLine(fn), &result)
+	return result, err
+}
+
+// Backup implements Service.
+func (c *Client) Backup(ctx context.Context, path string) (result BackupResult, err error) {
+	err = c.value(ctx, http.MethodPost, "/v1/backup", backupRequest{path}, &result)
+	return result, err
+}
+
 // values write a filter as parseFilter reads it.
 func (f JobFilter) values() url.Values {
 	v := url.Values{}
@@ -192,8 +204,8 @@ func (f JobFilter) values() url.Values {
 func segment(text string) string { return strings.ReplaceAll(url.PathEscape(text), ".", "%2E") }
 
 // value reads one JSON value.
-func (c *Client) value(ctx context.Context, path string, v any) error {
-	resp, err := c.do(ctx, http.MethodGet, path, nil)
+func (c *Client) value(ctx context.Context, method, path string, body, v any) error {
+	resp, err := c.do(ctx, method, path, body)
 	if err != nil {
 		return err
 	}

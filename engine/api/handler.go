@@ -63,6 +63,8 @@ func NewHandler(l *Local, owner string) http.Handler {
 		"POST /v1/jobs/cancel":          h.cancel,
 		"GET /v1/observations/{source}": h.observations,
 		"GET /v1/verify":                h.verify,
+		"GET /v1/verify/{source}":       h.verifyTwice,
+		"POST /v1/backup":               h.backup,
 	} {
 		h.mux.Handle(pattern, serve)
 	}
@@ -280,6 +282,30 @@ func (h *handler) verify(w *response, r *http.Request) error {
 		enc := json.NewEncoder(out)
 		return h.local.Verify(r.Context(), func(b Breach) error { return enc.Encode(b) })
 	})
+}
+
+func (h *handler) verifyTwice(w *response, r *http.Request) error {
+	return lines(w, func(out *bufio.Writer) (any, error) {
+		enc := json.NewEncoder(out)
+		return h.local.VerifyTwice(r.Context(), r.PathValue("source"), func(u Unlike) error { return enc.Encode(u) })
+	})
+}
+
+// backupRequest is the body of POST /v1/backup.
+type backupRequest struct {
+	Path string `json:"path"`
+}
+
+func (h *handler) backup(w *response, r *http.Request) error {
+	var request backupRequest
+	if err := readBody(w, r, &request); err != nil {
+		return err
+	}
+	result, err := h.local.Backup(r.Context(), request.Path)
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, result)
 }
 
 // parseFilter reads a JobFilter from a query, and values write it.

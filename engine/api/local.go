@@ -24,12 +24,18 @@ type Local struct {
 	Store  *storage.Store
 	Config *config.Config
 	Engine Engine // nil: no jobs run here, nor anywhere else on this store
+
+	// Replay is engine.Engine.Replay, of an engine with the config's rules.
+	Replay func(ctx context.Context, source string, scratch *storage.Store) (engine.Replay, error)
 }
 
 // Engine tells what only a running engine knows.
 type Engine interface {
 	// Paused are the proxies that are left alone for now, by name.
 	Paused() map[string]engine.Pause
+	// FullSince is since when the disk of the store has had no room; zero: it
+	// has.
+	FullSince() time.Time
 }
 
 var _ Service = (*Local)(nil)
@@ -193,7 +199,7 @@ func (l *Local) Status(context.Context) (Status, error) {
 		Sources: map[string]SourceStatus{}, Outbox: map[string]SinkStatus{},
 		Proxies: map[string]ProxyStatus{}, Quarantine: map[string]int64{}, Warnings: []string{},
 	}
-	l.addProxies(&s)
+	l.addEngine(&s)
 	err := l.Store.View(func(tx *storage.Tx) error {
 		stored, err := tx.Sources()
 		if err != nil {
@@ -224,11 +230,15 @@ func (l *Local) Status(context.Context) (Status, error) {
 	return s, nil
 }
 
-// addProxies adds the configured proxies, and a warning for each that is paused.
-func (l *Local) addProxies(s *Status) {
+// addEngine adds the configured proxies, and a warning for each that is paused
+// and for a disk that is full.
+func (l *Local) addEngine(s *Status) {
 	var paused map[string]engine.Pause
 	if l.Engine != nil {
 		paused = l.Engine.Paused()
+		if since := l.Engine.FullSince(); !since.IsZero() {
+			s.Warnings = append(s.Warnings, fmt.Sprintf("the disk of the store has had no room since %s: nothing is claimed until there is; make room beside %s", since.UTC().Format(time.RFC3339), l.Store.Path()))
+		}
 	}
 	for _, p := range l.Config.Proxies {
 		pause := paused[p.Name]

@@ -341,3 +341,19 @@ func TestStatus(t *testing.T) {
 		}
 	}
 }
+
+func (pauses) FullSince() time.Time { return time.Time{} }
+
+// fullDisk is an engine that waits for room.
+type fullDisk struct{ pauses }
+
+func (fullDisk) FullSince() time.Time { return time.Date(2026, 5, 1, 3, 0, 0, 0, time.UTC) }
+
+func TestStatusOfAFullDisk(t *testing.T) {
+	l := local(t)
+	l.Engine = fullDisk{}
+	s, err := l.Status(t.Context())
+	if err != nil || len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "no room since 2026-05-01T03:00:00Z") {
+		t.Errorf("%q, %v", s.Warnings, err)
+	}
+}

@@ -39,6 +39,8 @@ var sentinels = []struct {
 	{"unknown_source", http.StatusNotFound, ErrUnknownSource},
 	{"not_found", http.StatusNotFound, storage.ErrNotFound},
 	{"transition", http.StatusConflict, storage.ErrTransition},
+	{"damaged", http.StatusInternalServerError, storage.ErrDamaged},
+	{"full", http.StatusInsufficientStorage, storage.ErrFull},
 	{"unreadable", http.StatusInternalServerError, storage.ErrUnreadable},
 	{"stopped", http.StatusServiceUnavailable, storage.ErrStopped},
 	{"canceled", http.StatusServiceUnavailable, context.Canceled},

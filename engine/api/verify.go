@@ -3,7 +3,10 @@ package api
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"semel/storage"
 )
@@ -32,9 +35,60 @@ func (l *Local) sums() (map[string]SourceSum, error) {
 	err := l.Store.View(func(tx *storage.Tx) error {
 		sources, err := tx.Sources()
 		for _, s := range sources {
-			sums[s.Name] = SourceSum{Rows: tx.Counters(s.Name)[storage.MetricObservations]}
+			sums[s.Name] = SourceSum{}
 		}
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	checksums, err := l.Store.Checksums()
+	for _, c := range checksums {
+		sums[c.Source] = SourceSum{Rows: c.Rows, Checksum: c.SHA256}
+	}
 	return sums, err
+}
+
+// VerifyTwice implements Service.
+func (l *Local) VerifyTwice(ctx context.Context, source string, fn func(Unlike) error) (result TwiceResult, err error) {
+	if l.Config.Source(source) == nil {
+		return result, fmt.Errorf("%w %q: its rules are needed", ErrUnknownSource, source)
+	}
+	dir, err := os.MkdirTemp("", "semel-twice-")
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	scratch, err := storage.Open(filepath.Join(dir, "scratch.db"), storage.Options{NoSync: true})
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, scratch.Close()) }()
+	replay, err := l.Replay(ctx, source, scratch)
+	if err != nil {
+		return result, fmt.Errorf("reading the pages of %s again: %w", source, err)
+	}
+	for _, u := range replay.Unlike {
+		if err := fn(Unlike(u)); err != nil {
+			return result, err
+		}
+	}
+	result = TwiceResult{Pages: replay.Pages, Rows: replay.Rows, Unlike: len(replay.Unlike), Missing: replay.Missing}
+	sums, err := scratch.Checksums()
+	for _, c := range sums {
+		result.Checksum = c.SHA256
+	}
+	return result, err
+}
+
+// Backup implements Service.
+func (l *Local) Backup(_ context.Context, path string) (BackupResult, error) {
+	if !filepath.IsAbs(path) {
+		return BackupResult{}, fmt.Errorf("%w: a backup needs an absolute path (got %q)", ErrBadRequest, path)
+	}
+	done, err := l.Store.Backup(path)
+	if err != nil {
+		return BackupResult{}, fmt.Errorf("backing up to %s: %w", path, err)
+	}
+	return BackupResult{Path: path, Bytes: done.Bytes, Segments: done.Segments, PagesBytes: done.Pages}, nil
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"time"
 
+	"semel/engine"
 	"semel/engine/api"
 	"semel/engine/config"
 	"semel/storage"
@@ -41,9 +44,27 @@ func withService(ctx context.Context, c *config.Config, opts storage.Options, us
 		return err
 	}
 	if at.store != nil {
-		at.client = api.InProcess(api.NewHandler(&api.Local{Store: at.store, Config: c}, ""))
+		at.client = api.InProcess(api.NewHandler(&api.Local{Store: at.store, Config: c, Replay: replay(c, at.store)}, ""))
 	}
 	return errors.Join(use(c, at.client), at.close())
+}
+
+// replay is Replay of an engine that runs no jobs.
+func replay(c *config.Config, store *storage.Store) func(context.Context, string, *storage.Store) (engine.Replay, error) {
+	return func(ctx context.Context, source string, scratch *storage.Store) (engine.Replay, error) {
+		sources, err := allSources(c, []string{source})
+		if err != nil {
+			return engine.Replay{}, err
+		}
+		opts := engineOptions(c, sources, slog.New(slog.DiscardHandler))
+		opts.Store, opts.Owner = store, ownerName(time.Now())
+		e, err := engine.New(opts)
+		if err != nil {
+			return engine.Replay{}, err
+		}
+		defer e.Close()
+		return e.Replay(ctx, source, scratch)
+	}
 }
 
 // access is a way to a store: a client of its owner, or the store itself.

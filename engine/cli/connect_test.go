@@ -145,6 +145,8 @@ var storeCommands = [][]string{
 	{"export", "pagse"},
 	{"verify"},
 	{"verify", "--json"},
+	{"verify", "--twice", "pages"},
+	{"backup", "no/such/folder/copy.db"},
 	{"retry", "3", "1"},
 	{"retry", "--source", "pages", "--category", "blocked"},
 	{"retry", "--source", "pagse"},
@@ -262,7 +264,7 @@ func TestVerifyTellsBreaches(t *testing.T) {
 	} {
 		var stdout, stderr bytes.Buffer
 		a := &app{stdout: bufio.NewWriter(&stdout), stderr: &stderr, getenv: func(string) string { return "" }, json: tt.json, started: true}
-		code := a.finish(a.verify(t.Context())(nil, contradiction{}))
+		code := a.finish(a.verify(t.Context(), "")(nil, contradiction{}))
 		if code != exitFailed || stdout.String() != tt.want || !strings.HasPrefix(stderr.String(), "semel: error: the store contradicts itself in 1 place\n") {
 			t.Errorf("exit %d, stdout %q, stderr %q", code, &stdout, &stderr)
 		}

@@ -59,6 +59,10 @@ func openStore(c *config.Config, create bool, opts storage.Options) (*storage.St
 		}
 	}
 	s, err := storage.Open(c.Store.Path, opts)
+	if errors.Is(err, storage.ErrOlderSchema) { // writing brings it up to date
+		opts.ReadOnly = false
+		s, err = storage.Open(c.Store.Path, opts)
+	}
 	if err != nil {
 		return nil, storeFault(err)
 	}

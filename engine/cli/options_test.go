@@ -91,7 +91,7 @@ func TestEngineOptions(t *testing.T) {
 	if opts.Workers != 7 || opts.Lease != 90*time.Second || opts.UserAgent != "tester" || opts.Robots || opts.MaxBodyBytes != 1_000_000 || !opts.AllowPrivate {
 		t.Errorf("engine options %+v", opts)
 	}
-	if want := (storage.Retention{Attempts: 5 * 24 * time.Hour, Events: 6 * 24 * time.Hour}); opts.Retention != want {
+	if want := (storage.Retention{Attempts: 5 * 24 * time.Hour, Events: 6 * 24 * time.Hour, Pages: 30 * 24 * time.Hour}); opts.Retention != want {
 		t.Errorf("retention %+v, want %+v", opts.Retention, want)
 	}
 	for host, want := range map[string]engine.Pacing{

@@ -98,7 +98,7 @@ func hold(ctx context.Context, c *config.Config, sources []*config.Source, log *
 	if err != nil {
 		return s, storeFault(err)
 	}
-	server := api.Serve(listener, api.NewHandler(&api.Local{Store: store, Config: c, Engine: e}, opts.Owner), log)
+	server := api.Serve(listener, api.NewHandler(&api.Local{Store: store, Config: c, Engine: e, Replay: e.Replay}, opts.Owner), log)
 	defer func() { err = errors.Join(err, server.Stop()) }()
 	return use(ctx, e, store)
 }

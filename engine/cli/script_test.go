@@ -43,6 +43,7 @@ func TestScript(t *testing.T) {
 			"until":    scriptUntil,
 			"private":  scriptPrivate,
 			"release":  scriptRelease,
+			"damage":   scriptDamage,
 		},
 	})
 }
@@ -122,6 +123,19 @@ func scriptOnly(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	if want := slices.Sorted(slices.Values(args[1:])); !slices.Equal(names, want) {
 		ts.Fatalf("%s holds %q, want %q", args[0], names, want)
+	}
+}
+
+// scriptDamage is "damage DIR": changes one byte in the middle of each file there.
+func scriptDamage(ts *testscript.TestScript, _ bool, args []string) {
+	entries, err := os.ReadDir(ts.MkAbs(args[0]))
+	ts.Check(err)
+	for _, e := range entries {
+		path := filepath.Join(ts.MkAbs(args[0]), e.Name())
+		data, err := os.ReadFile(path)
+		ts.Check(err)
+		data[len(data)/2] ^= 1
+		ts.Check(os.WriteFile(path, data, 0o600))
 	}
 }
 

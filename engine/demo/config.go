@@ -47,7 +47,8 @@ const configTemplate = `%[1]s
 version = 1
 
 [store]
-path = "semel.db"                # jobs, attempts and records: one file
+path   = "semel.db"              # jobs, attempts and records: one file
+bodies = "none"                  # "failed", the default, keeps the pages of failed attempts beside it
 
 [engine]
 workers = 32                     # attempts at once
