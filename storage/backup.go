@@ -33,19 +33,19 @@ type BackedUp struct {
 // the file system.
 func (s *Store) Backup(path string) (done BackedUp, err error) {
 	if info, err := os.Stat(path); err == nil && (!info.Mode().IsRegular() || s.isAt(info)) {
-		return done, fmt.Errorf("writing a backup to %s: it is the store itself or no regular file", path)
+		return done, errors.New("it is the store itself or no regular file")
 	}
 	defer s.segments.pin()()
 	temp := path + ".new"
 	defer func() { err = errors.Join(err, removeIfThere(temp)) }()
 	var kept map[string]int64
 	if done.Bytes, kept, err = s.copyStore(temp); err != nil {
-		return done, fmt.Errorf("copying the store to %s: %w", temp, err)
+		return done, fmt.Errorf("copying the store: %w", err)
 	}
 	pages := path + PagesSuffix
 	for name, size := range kept {
 		if err := copySegment(filepath.Join(s.segments.dir, name), pages, name, size); err != nil {
-			return done, fmt.Errorf("copying kept pages to %s: %w", pages, err)
+			return done, fmt.Errorf("copying kept pages: %w", err)
 		}
 		done.Segments++
 		done.Pages += size

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,6 +45,9 @@ type verifiedSource struct {
 
 func (a *app) verify(ctx context.Context, twice string) func(*config.Config, api.Service) error {
 	return func(c *config.Config, service api.Service) error {
+		if twice != "" && c.Source(twice) == nil {
+			return sourceFault(c, twice)
+		}
 		result, err := service.Verify(ctx, a.breach)
 		if err != nil {
 			return err
@@ -62,15 +64,13 @@ func (a *app) verify(ctx context.Context, twice string) func(*config.Config, api
 		if twice == "" {
 			return nil
 		}
-		return a.verifyTwice(ctx, c, service, twice)
+		return a.verifyTwice(ctx, service, twice)
 	}
 }
 
-func (a *app) verifyTwice(ctx context.Context, c *config.Config, service api.Service, source string) error {
+func (a *app) verifyTwice(ctx context.Context, service api.Service, source string) error {
 	result, err := service.VerifyTwice(ctx, source, a.unlike)
 	switch {
-	case errors.Is(err, api.ErrUnknownSource):
-		return sourceFault(c, source)
 	case err != nil:
 		return err
 	case result.Unlike > 0:
