@@ -28,6 +28,10 @@ const (
 	CopyBackup Point = "copy backup"
 	// NameBackup: a backup is whole and checked, and has not its name yet.
 	NameBackup Point = "name backup"
+	// CopyCompact: the copy that compact makes is written and not synced.
+	CopyCompact Point = "copy compact"
+	// NameCompact: it is whole and compared, and has not the store's name yet.
+	NameCompact Point = "name compact"
 )
 
 // Func decides what happens at a point in the work on the store at path: nil

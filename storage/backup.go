@@ -82,20 +82,12 @@ func (s *Store) copyStore(path string) (n int64, kept map[string]int64, err erro
 }
 
 func (s *Store) snapshotTo(w io.Writer) (n int64, kept map[string]int64, err error) {
-	kept = map[string]int64{}
 	err = s.snapshot(func(b *bolt.Tx) (err error) {
 		if n, err = b.WriteTo(w); err != nil {
 			return err
 		}
-		c := newTx(b, noTime).bucket(bucketSegment).Cursor()
-		for k, v := c.First(); k != nil; k, v = c.Next() {
-			r, err := decodeSegment(k, v)
-			if err != nil {
-				return err
-			}
-			kept[r.name] = int64(r.size)
-		}
-		return nil
+		kept, err = newTx(b, noTime).segmentSizes()
+		return err
 	})
 	return n, kept, err
 }

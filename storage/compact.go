@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,21 +11,26 @@ import (
 	"runtime"
 
 	bolt "go.etcd.io/bbolt"
+
+	"semel/failpoint"
 )
 
 // compactTx is how many bytes of records one transaction of the copy holds in
 // memory. The copy is synced once, at its end.
 const compactTx = 16 << 20
 
-// Compacted is the size of a store's file before and after Compact, in bytes.
-type Compacted struct{ Before, After int64 }
+// Compacted is the size of a store's file, and of its kept pages, before and
+// after Compact, in bytes.
+type Compacted struct{ Before, After, PagesBefore, PagesAfter int64 }
 
 // Compact writes the store at path anew without the room that deleted records
 // left behind: that room is used again, but never given back by itself. It needs
 // the store for itself, and room for the copy beside it. The copy takes the
 // store's name when it is whole, durable and compared with the store record by
 // record; until then nothing has changed, whatever happens. A copy that a
-// kill leaves behind is removed by the next Open or Compact.
+// kill leaves behind is removed by the next Open or Compact. The room of kept
+// pages that nobody names is given back as well, and files among them that the
+// store does not know, left by a death, are removed.
 // Errors: those of Open, and ErrNotFound where there is no store.
 func Compact(path string) (Compacted, error) {
 	file, err := filepath.EvalSymlinks(path) // the copy must take the place of the file, not of a link to it
@@ -58,6 +64,10 @@ func (s *Store) compact() (Compacted, error) {
 	if err != nil {
 		return Compacted{}, err
 	}
+	pagesBefore := s.segments.bytes()
+	if err := s.CollectPages(context.Background()); err != nil {
+		return Compacted{}, err
+	}
 	copied := compactName(s.path)
 	defer os.Remove(copied) // once renamed it is not there
 	if err := s.copyTo(copied); err != nil {
@@ -71,12 +81,31 @@ func (s *Store) compact() (Compacted, error) {
 		err = os.Chmod(copied, before.Mode().Perm()) // who may open it stays as it was
 	}
 	if err == nil {
+		err = failpoint.At(failpoint.NameCompact, s.path)
+	}
+	if err == nil {
+		err = s.tidySegments()
+	}
+	if err == nil {
 		err = s.replaceBy(copied)
 	}
 	if err != nil {
 		return Compacted{}, err
 	}
-	return Compacted{before.Size(), after.Size()}, nil
+	return Compacted{before.Size(), after.Size(), pagesBefore, s.segments.bytes()}, nil
+}
+
+// tidySegments removes the files that no segment of the store has.
+func (s *Store) tidySegments() error {
+	var kept map[string]int64
+	err := s.snapshot(func(b *bolt.Tx) (err error) {
+		kept, err = newTx(b, noTime).segmentSizes()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return removeOtherSegments(s.segments.dir, kept)
 }
 
 // copyTo writes the store's records into a new file, in order and with full
@@ -98,7 +127,7 @@ func (s *Store) copyTo(name string) error {
 			return nil
 		})
 	})
-	if err = errors.Join(err, dst.Close()); err != nil {
+	if err = errors.Join(err, failpoint.At(failpoint.CopyCompact, s.path), dst.Close()); err != nil {
 		return fmt.Errorf("writing the copy: %w", err)
 	}
 	return settle(name, used)

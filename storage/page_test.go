@@ -309,3 +309,35 @@ func TestPagesAreCollected(t *testing.T) {
 		t.Errorf("a page whose attempt is gone: %v", err)
 	}
 }
+
+// Compact gives back the room of pages, and removes files that a death left.
+func TestCompactTidiesPages(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "semel.db")
+	s, err := storage.Open(path, storage.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := keep(t, s, "a", pageOf(1, 3000))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	orphan := filepath.Join(path+storage.PagesSuffix, "00000007-0123456789ab.seg")
+	theirs := filepath.Join(path+storage.PagesSuffix, "notes.txt")
+	for _, name := range []string{orphan, theirs} {
+		if err := os.WriteFile(name, make([]byte, 500), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done, err := storage.Compact(path)
+	if err != nil || done.PagesBefore != done.PagesAfter+500 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if _, err := os.Stat(orphan); err == nil {
+		t.Error("the orphan is there still")
+	}
+	if _, err := os.Stat(theirs); err != nil {
+		t.Error("somebody else's file is gone")
+	}
+	s = storagetest.OpenAt(t, path, storage.Options{})
+	wantPage(t, s, h, pageOf(1, 3000))
+}

@@ -107,6 +107,20 @@ func (tx *Tx) segment(id uint32) (segmentRecord, error) {
 	return decodeSegment(segmentKey(id), v)
 }
 
+// segmentSizes are the files of all segments with their sizes.
+func (tx *Tx) segmentSizes() (map[string]int64, error) {
+	sizes := map[string]int64{}
+	c := tx.bucket(bucketSegment).Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		r, err := decodeSegment(k, v)
+		if err != nil {
+			return nil, err
+		}
+		sizes[r.name] = int64(r.size)
+	}
+	return sizes, nil
+}
+
 // moveLive changes how many bytes of a segment pages stand in.
 func (tx *Tx) moveLive(id uint32, by int64) error {
 	r, err := tx.segment(id)
@@ -256,6 +270,17 @@ func readFrame(path string, p pagePlace) ([]byte, error) {
 	frame := make([]byte, p.size)
 	_, err = f.ReadAt(frame, int64(p.offset))
 	return frame, err
+}
+
+// bytes is what the files take together.
+func (g *segments) bytes() (n int64) {
+	entries, _ := os.ReadDir(g.dir) // without a folder there are none
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
 }
 
 // pin keeps every segment that a snapshot names where it is until the result

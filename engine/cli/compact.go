@@ -20,7 +20,8 @@ deleted: store.retain was shortened, or a large source has ended.
 
 Nothing else may use the store meanwhile, and the disk needs room for a copy. The
 copy takes the store's place when it is whole and compared with the store; until
-then nothing has changed.
+then nothing has changed. The room of kept pages that nothing names any more is
+given back as well.
 
 ` + exits(exitDone, exitFailed, exitUsage, exitConfig, exitStore, exitUnreadable),
 		Example: "  semel compact\n  semel compact --json",
@@ -33,6 +34,9 @@ type compacted struct {
 	Store       string `json:"store"`
 	BeforeBytes int64  `json:"before_bytes"`
 	AfterBytes  int64  `json:"after_bytes"`
+
+	PagesBeforeBytes int64 `json:"pages_before_bytes"`
+	PagesAfterBytes  int64 `json:"pages_after_bytes"`
 }
 
 func (a *app) compact(context.Context, []string) error {
@@ -47,8 +51,11 @@ func (a *app) compact(context.Context, []string) error {
 	case err != nil:
 		return storeFault(err)
 	case a.json:
-		return a.line(compacted{c.Store.Path, size.Before, size.After})
+		return a.line(compacted{c.Store.Path, size.Before, size.After, size.PagesBefore, size.PagesAfter})
 	}
 	a.printf("%s: %s before, %s after\n", c.Store.Path, bytesText(size.Before), bytesText(size.After))
+	if size.PagesBefore > 0 {
+		a.printf("kept pages: %s before, %s after\n", bytesText(size.PagesBefore), bytesText(size.PagesAfter))
+	}
 	return nil
 }
