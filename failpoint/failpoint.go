@@ -32,9 +32,15 @@ const (
 	CopyCompact Point = "copy compact"
 	// NameCompact: it is whole and compared, and has not the store's name yet.
 	NameCompact Point = "name compact"
+	// InExport: a part of an export has been handed to its file. An error is
+	// what the disk said to it.
+	InExport Point = "in export"
+	// InReplace: new files are whole and durable, and one name is about to
+	// change. An error is what the disk said to that.
+	InReplace Point = "in replace"
 )
 
-// Func decides what happens at a point in the work on the store at path: nil
+// Func decides what happens at a point in the work on the file at path: nil
 // lets it go on, an error makes it fail. It need not return: a test may kill
 // its process there.
 type Func func(p Point, path string) error

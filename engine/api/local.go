@@ -11,6 +11,7 @@ import (
 
 	"semel/engine"
 	"semel/engine/config"
+	"semel/failpoint"
 	"semel/storage"
 )
 
@@ -172,7 +173,10 @@ func (l *Local) Export(ctx context.Context, r ExportRequest, w io.Writer) (Expor
 		if err != nil {
 			return result, fmt.Errorf("exporting %s: %w", r.Source, err)
 		}
-		if _, err := w.Write(buf); err != nil {
+		if _, err = w.Write(buf); err == nil {
+			err = failpoint.At(failpoint.InExport, l.Store.Path())
+		}
+		if err != nil {
 			return result, fmt.Errorf("exporting %s: %w", r.Source, err)
 		}
 		more = after != nil

@@ -27,7 +27,8 @@ func (a *app) exportCommand() *cobra.Command {
 		Short: "Write a source's observations as JSON Lines",
 		Long: `Write a source's observations as JSON Lines, in the byte order of (record key,
 country, window, version): the record, then _meta. With -o the file is replaced
-as a whole or not at all, and FILE.manifest.json says count, sha256 and range.
+as a whole or not at all, and FILE.manifest.json says count, sha256 and range; it
+is never there beside another file than the one it describes.
 
 ` + exits(exitDone, exitFailed, exitUsage, exitConfig, exitStore, exitUnreadable),
 		ValidArgsFunction: a.completeSource,

@@ -7,7 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
+	"semel/failpoint"
 	"semel/storage"
 )
 
@@ -22,6 +25,15 @@ type replacing struct {
 	path string
 }
 
+// abandoned is how long nothing was written to a temporary file of a process
+// that is taken for dead: longer than a sync takes. Locks would tell sooner, but
+// not on every system.
+const abandoned = time.Hour
+
+const tempSuffix = ".tmp"
+
+func tempPrefix(path string) string { return "." + filepath.Base(path) + "." }
+
 // create opens a file that is to become the one at path.
 func (r *replacement) create(path string) (*os.File, error) {
 	info, err := os.Stat(path)
@@ -31,8 +43,9 @@ func (r *replacement) create(path string) (*os.File, error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("writing %s: %w", path, err)
 	}
+	clean(path, time.Now())
 	// Not os.CreateTemp: its files are the owner's alone, whatever umask says.
-	name := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%s.tmp", filepath.Base(path), rand.Text()[:8]))
+	name := filepath.Join(filepath.Dir(path), tempPrefix(path)+rand.Text()[:8]+tempSuffix)
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err == nil && info != nil { // who may read it stays as it was
 		err = file.Chmod(info.Mode().Perm())
@@ -44,24 +57,62 @@ func (r *replacement) create(path string) (*os.File, error) {
 	return file, nil
 }
 
-// commit makes the files durable and then gives them their names.
+// commit makes the files durable and then gives them their names. Before that
+// the old ones of all but the first go away: whenever the process dies, the
+// first file stands alone or beside those that belong to it.
 func (r *replacement) commit() error {
 	for _, f := range r.files {
 		if err := errors.Join(f.temp.Sync(), f.temp.Close()); err != nil {
 			return fmt.Errorf("writing %s: %w", f.path, err)
 		}
 	}
+	for _, f := range r.files[1:] {
+		err := rename(f.path, func() error { return os.Remove(f.path) })
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
 	for len(r.files) > 0 {
 		f := r.files[0]
-		if err := os.Rename(f.temp.Name(), f.path); err != nil {
-			return fmt.Errorf("writing %s: %w", f.path, err)
-		}
-		r.files = r.files[1:]
-		if err := storage.SyncDir(filepath.Dir(f.path)); err != nil {
-			return fmt.Errorf("writing %s: %w", f.path, err)
+		err := rename(f.path, func() error {
+			err := os.Rename(f.temp.Name(), f.path)
+			if err == nil {
+				r.files = r.files[1:]
+			}
+			return err
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// rename changes what the name path stands for, and makes that durable.
+func rename(path string, change func() error) error {
+	err := failpoint.At(failpoint.InReplace, path)
+	if err == nil {
+		err = change()
+	}
+	if err == nil {
+		err = storage.SyncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
+// clean removes what earlier replacements of path have left that died. It
+// cannot tell why one fails: the file that comes next would say so.
+func clean(path string, now time.Time) {
+	entries, _ := os.ReadDir(filepath.Dir(path))
+	for _, e := range entries {
+		ours := strings.HasPrefix(e.Name(), tempPrefix(path)) && strings.HasSuffix(e.Name(), tempSuffix)
+		if info, err := e.Info(); ours && err == nil && now.Sub(info.ModTime()) > abandoned {
+			_ = os.Remove(filepath.Join(filepath.Dir(path), e.Name()))
+		}
+	}
 }
 
 // discard removes what commit has not named.

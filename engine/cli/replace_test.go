@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 )
 
 func readAll(t *testing.T, dir string) map[string]string {
@@ -77,6 +81,30 @@ func TestReplacement(t *testing.T) {
 		entries, err := os.ReadDir(dir)
 		if err != nil || len(entries) != 2 {
 			t.Errorf("the folder holds %v (%v), want a and b", entries, err)
+		}
+		if a, err := os.ReadFile(filepath.Join(dir, "a")); err != nil || string(a) != "old" {
+			t.Errorf("a holds %q (%v), though b could not be replaced", a, err)
+		}
+	})
+	t.Run("abandoned", func(t *testing.T) {
+		dir := t.TempDir()
+		old := time.Now().Add(-2 * abandoned)
+		for name, at := range map[string]time.Time{".a.12345678.tmp": old, ".a.87654321.tmp": time.Now(), ".b.12345678.tmp": old, "a.tmp": old} {
+			path := filepath.Join(dir, name)
+			if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chtimes(path, at, at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var r replacement
+		if _, err := r.create(filepath.Join(dir, "a")); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.discard(); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{".a.87654321.tmp", ".b.12345678.tmp", "a.tmp"}
+		if got := slices.Sorted(maps.Keys(readAll(t, dir))); !slices.Equal(got, want) {
+			t.Errorf("the folder holds %q, want %q", got, want)
 		}
 	})
 	t.Run("not a file", func(t *testing.T) {
