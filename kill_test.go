@@ -2,25 +2,49 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"semel/engine/gateway"
+	"semel/failpoint"
 	"semel/storage"
 )
 
+const killPages = 500
+
+// death is one way to kill the program: when a command comes to a point for the
+// nth time, or, without a point, when the site was asked for some more pages.
+type death struct {
+	command string
+	point   failpoint.Point
+	most    int // n or the number of pages is drawn from 1 to this
+}
+
 const (
-	killPages = 500
-	kills     = 20
+	runOnce      = "run --once"
+	exportToFile = "export shop -o shop.jsonl"
 )
+
+// deaths are taken in turn.
+var deaths = []death{
+	{runOnce, failpoint.BeforeCommit, 12},
+	{runOnce, failpoint.AfterCommit, 12},
+	{runOnce, "", 40},
+	{exportToFile, failpoint.InExport, 1},
+	{exportToFile, failpoint.InReplace, 3}, // the old manifest goes, the file comes, its manifest comes
+}
 
 // killConfig collects the shop through a gateway with a login.
 func killConfig(site, proxy string) string {
@@ -46,7 +70,7 @@ key = "{id}"
 proxy = "home"
 [source.shop.limits]
 attempts = 60
-[source.shop.retry.exit_connect]
+[source.shop.retry.server_error]
 base = "50ms"
 max = "200ms"
 [source.shop.retry.body_truncated]
@@ -63,83 +87,161 @@ price = { css = ".price", type = "money", currency = "USD", decimal = "." }
 `, proxy, site, strings.Join(ids, ", "))
 }
 
-// TestKill kills the program with SIGKILL at 20 moments spread over its
-// commits and runs it again each time. In the end the export is that of an
-// undisturbed run, and no page was asked for again once it was committed.
+// kills is how many times TestKill kills the program.
+func kills() int {
+	if os.Getenv("SEMEL_REAL") != "" {
+		return 200
+	}
+	return 40
+}
+
+// TestKill kills the program with SIGKILL at named points and at any time, and
+// runs it again each time, until all pages are collected; then it begins anew,
+// until there were enough kills. After each one the store agrees with itself,
+// and an exported file is the old one or the new one, never beside the manifest
+// of another. In the end the export is that of an undisturbed run, and no page
+// was asked for again once it was committed.
 func TestKill(t *testing.T) {
 	site := newShop(t)
-	slow := gateway.Fault{Kind: gateway.Slow, After: 2 << 10, Pause: 4 * time.Millisecond}
-	dead, reset := gateway.Fault{Kind: gateway.DeadTunnel}, gateway.Fault{Kind: gateway.Reset, After: 700}
-	busy := gateway.Fault{Kind: gateway.Status, Status: 503, Header: http.Header{"Retry-After": {"1"}}}
-	// One in ten of the faults is a 503: each holds back its host for a second.
-	faults := gateway.Random(1, 0.25, dead, dead, dead, reset, reset, reset, slow, slow, slow, busy)
-	start := func(fault func(gateway.Request) gateway.Fault) *gateway.Gateway {
-		gw, err := gateway.Start(gateway.Options{Username: "u", Password: "p", Fault: fault})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(gw.Close)
-		return gw
-	}
 	login := []string{"PROXY_USER=u", "PROXY_PASS=p"}
-
-	calm := newFolder(t, killConfig(site.URL, start(nil).URL()), login...)
-	calm.ok("run", "--once")
+	calm := newFolder(t, killConfig(site.URL, startGateway(t, nil).URL()), login...)
+	calm.ok(strings.Fields(runOnce)...)
 	want := calm.ok("export", "shop", "--data-only")
 	if n := strings.Count(want, "\n"); n != killPages {
 		t.Fatalf("the undisturbed run gave %d records", n)
 	}
-
-	gw := start(func(r gateway.Request) gateway.Fault {
-		if f := faults(r); f.Kind != gateway.None {
-			return f
-		}
-		return slow // so that leases are held at any moment
-	})
-	f := newFolder(t, killConfig(site.URL, gw.URL()), login...)
+	gw := startGateway(t, killFaults())
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	moments := killMoments(rand.New(rand.NewPCG(seed, 0)))
-	committed := map[string]int{} // requests of a page when it was first seen committed
-	withLeases := 0
-	base := site.total()
-	for _, moment := range moments {
-		killAt(t, f, func() bool { return site.total()-base >= moment })
-		running := lookAtStore(t, f.path("semel.db"), site, committed)
-		if running > 0 {
-			withLeases++
+	k := &killer{t: t, site: site, random: rand.New(rand.NewPCG(seed, 0)), met: map[death]int{}}
+	rounds, requests := 0, 0
+	for ; k.kills < kills() && !t.Failed(); rounds++ {
+		site.forget()
+		k.begin(newFolder(t, killConfig(site.URL, gw.URL()), login...))
+		for n := 0; k.kills < kills() && k.kill(deaths[n%len(deaths)]); n++ {
+		}
+		k.end(want)
+		requests += site.total()
+	}
+	t.Logf("%d kills, %d of them with leases held; %d requests for %d times %d pages", k.kills, k.withLeases, requests, rounds, killPages)
+	for _, d := range deaths {
+		t.Logf("%3d kills of %s, point %q", k.met[d], d.command, d.point)
+		if k.met[d] == 0 {
+			t.Errorf("no kill of %s at point %q", d.command, d.point)
 		}
 	}
-	f.ok("run", "--once")
-	t.Logf("%d kills, %d of them with leases held; %d requests for %d pages", kills, withLeases, site.total()-base, killPages)
-	if got := f.ok("export", "shop", "--data-only"); got != want {
-		t.Error("the export differs from that of the undisturbed run")
-	}
-	counts := site.counts()
-	for id, n := range committed {
-		if counts[id] != n {
-			t.Errorf("page %s was asked for %d times after it was committed", id, counts[id]-n)
-		}
-	}
-	if withLeases <= kills/2 {
-		t.Errorf("only %d of %d kills met a lease", withLeases, kills)
+	if k.withLeases < k.kills/4 {
+		t.Errorf("only %d of %d kills met a lease", k.withLeases, k.kills)
 	}
 }
 
-// killMoments are numbers of requests spread over 5 to 95 % of the pages.
-func killMoments(r *rand.Rand) []int {
-	moments := make([]int, kills)
-	step := killPages * 90 / 100 / kills
-	for i := range moments {
-		moments[i] = killPages*5/100 + i*step + r.IntN(step)
-	}
-	return moments
-}
-
-// killAt runs the program and kills it when a moment has come.
-func killAt(t *testing.T, f *folder, come func() bool) {
+func startGateway(t *testing.T, fault func(gateway.Request) gateway.Fault) *gateway.Gateway {
 	t.Helper()
-	cmd := f.command("run", "--once")
+	gw, err := gateway.Start(gateway.Options{Username: "u", Password: "p", Fault: fault})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(gw.Close)
+	return gw
+}
+
+// killFaults let every fourth request fail, and are slow otherwise, so that
+// leases are held at any moment.
+func killFaults() func(gateway.Request) gateway.Fault {
+	slow := gateway.Fault{Kind: gateway.Slow, After: 2 << 10, Pause: 4 * time.Millisecond}
+	dead, reset := gateway.Fault{Kind: gateway.DeadTunnel}, gateway.Fault{Kind: gateway.Reset, After: 700}
+	faults := gateway.Random(1, 0.25, dead, reset, slow)
+	busy := gateway.Random(2, 0.002, gateway.Fault{Kind: gateway.Status, Status: 503, Header: http.Header{"Retry-After": {"1"}}}) // holds back the host for a second
+	return func(r gateway.Request) gateway.Fault {
+		for _, choose := range []func(gateway.Request) gateway.Fault{busy, faults} {
+			if f := choose(r); f.Kind != gateway.None {
+				return f
+			}
+		}
+		return slow
+	}
+}
+
+// killer kills the program over one folder after the other.
+type killer struct {
+	t          *testing.T
+	site       *shop
+	random     *rand.Rand
+	met        map[death]int
+	kills      int
+	withLeases int
+
+	// Of the folder at hand.
+	f         *folder
+	committed map[string]int // requests of a page when it was first seen committed
+	exported  string         // shop.jsonl as it stands
+}
+
+func (k *killer) begin(f *folder) { k.f, k.committed, k.exported = f, map[string]int{}, "" }
+
+// kill lets the program die and looks at what it left. It is false when the
+// program came to its end: then all pages are collected.
+func (k *killer) kill(d death) bool {
+	k.t.Helper()
+	n := 1 + k.random.IntN(d.most)
+	cmd := k.f.command(strings.Fields(d.command)...)
+	come := make(<-chan struct{})
+	if d.point == "" {
+		come = k.site.after(n)
+	} else {
+		cmd.Env = append(cmd.Env, trap{Point: d.point, Hit: n}.env())
+	}
+	if !killed(k.t, cmd, come) {
+		return false
+	}
+	k.met[d]++
+	k.kills++
+	held, export := k.look()
+	if held > 0 {
+		k.withLeases++
+	}
+	k.lookAtExport(export)
+	return true
+}
+
+// end lets the program finish and compares.
+func (k *killer) end(want string) {
+	k.t.Helper()
+	k.f.ok(strings.Fields(runOnce)...)
+	if got := k.f.ok("export", "shop", "--data-only"); got != want {
+		k.t.Error("the export differs from that of the undisturbed run")
+	}
+	counts := k.site.counts()
+	for id, n := range k.committed {
+		if counts[id] != n {
+			k.t.Errorf("page %s was asked for %d times after it was committed", id, counts[id]-n)
+		}
+	}
+	k.wantClean()
+}
+
+// wantClean exports once more, long after the kills: then nothing is left of
+// the exports that died.
+func (k *killer) wantClean() {
+	k.t.Helper()
+	entries, err := os.ReadDir(k.f.dir)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	yesterday := time.Now().AddDate(0, 0, -1)
+	for _, e := range entries {
+		if err := os.Chtimes(k.f.path(e.Name()), yesterday, yesterday); err != nil {
+			k.t.Fatal(err)
+		}
+	}
+	k.f.ok(strings.Fields(exportToFile)...)
+	k.f.wantOnly("semel.db", "semel.toml", "shop.jsonl", "shop.jsonl.manifest.json")
+}
+
+// killed starts the program, which dies by itself or when a moment has come,
+// and reports whether it died. If it did not, it is done.
+func killed(t *testing.T, cmd *exec.Cmd, come <-chan struct{}) bool {
+	t.Helper()
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
@@ -147,54 +249,101 @@ func killAt(t *testing.T, f *folder, come func() bool) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !come() {
-		select {
-		case err := <-ended:
-			t.Fatalf("the program ended before it was killed: %v\n%s", err, &stderr)
-		case <-tick.C:
-		}
+	var err error
+	select {
+	case <-come:
+		_ = cmd.Process.Kill()
+		err = <-ended
+	case err = <-ended:
 	}
-	_ = cmd.Process.Signal(syscall.SIGKILL)
 	var exit *exec.ExitError
-	if err := <-ended; !errors.As(err, &exit) || exit.ExitCode() != -1 {
-		t.Fatalf("the program was not killed: %v\n%s", err, &stderr)
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != -1) {
+		t.Fatalf("the program ended before it was killed: %v\n%s", err, &stderr)
 	}
+	return err != nil
 }
 
-// lookAtStore checks the store of a dead process, notes how often each
-// committed page had been asked for, and counts the leases that were held.
-func lookAtStore(t *testing.T, path string, site *shop, committed map[string]int) (running int) {
-	t.Helper()
-	if _, err := os.Stat(path); err != nil {
-		return 0 // killed before it made its store
+// look checks the store of a dead process, notes how often each committed page
+// had been asked for, counts the leases that were held, and exports.
+func (k *killer) look() (held int, export string) {
+	k.t.Helper()
+	path := k.f.path("semel.db")
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return 0, "" // killed before it made its store
 	}
-	s, err := storage.Open(path, storage.Options{ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openChecked(k.t, path)
 	defer s.Close()
-	breaches, err := s.Check()
-	if err != nil || len(breaches) > 0 {
-		t.Fatalf("after a kill: %v, %v", breaches, err)
-	}
-	counts := site.counts()
+	counts := k.site.counts()
 	if err := s.View(func(tx *storage.Tx) error {
-		_, err := tx.Jobs(0, 1<<30, func(j *storage.Job) bool {
+		_, err := tx.Jobs(0, math.MaxInt, func(j *storage.Job) bool {
 			switch j.State {
 			case storage.StateRunning:
-				running++
+				held++
 			case storage.StateComplete:
-				if _, seen := committed[j.Key.Target]; !seen {
-					committed[j.Key.Target] = counts[j.Key.Target]
+				if _, seen := k.committed[j.Key.Target]; !seen {
+					k.committed[j.Key.Target] = counts[j.Key.Target]
 				}
 			}
 			return true
 		})
 		return err
 	}); err != nil {
+		k.t.Fatal(err)
+	}
+	return held, exportOf(k.t, s)
+}
+
+// openChecked opens the store of a process that is dead, for reading.
+func openChecked(t *testing.T, path string) *storage.Store {
+	t.Helper()
+	s, err := storage.Open(path, storage.Options{ReadOnly: true})
+	if err != nil {
 		t.Fatal(err)
 	}
-	return running
+	if breaches, err := s.Check(); err != nil || len(breaches) > 0 {
+		s.Close()
+		t.Fatalf("the store it left: %v, %v", breaches, err)
+	}
+	return s
+}
+
+// exportOf is what semel export shop prints.
+func exportOf(t *testing.T, s *storage.Store) string {
+	t.Helper()
+	var lines []byte
+	if err := s.View(func(tx *storage.Tx) error {
+		_, err := tx.Observations("shop", nil, math.MaxInt, func(o *storage.Observation) error {
+			lines = o.AppendLine(lines, false)
+			return nil
+		})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return string(lines)
+}
+
+// lookAtExport wants the exported file to be what it was or what the store
+// gives now, and its manifest to be its own.
+func (k *killer) lookAtExport(now string) {
+	k.t.Helper()
+	file, err := os.ReadFile(k.f.path("shop.jsonl"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		k.t.Fatal(err)
+	}
+	if got := string(file); got != k.exported && got != now {
+		k.t.Errorf("the exported file of %d bytes is neither the old one (%d) nor the new one (%d)", len(got), len(k.exported), len(now))
+	}
+	k.exported = string(file)
+	text, err := os.ReadFile(k.f.path("shop.jsonl.manifest.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	var manifest struct{ SHA256 string }
+	if err := errors.Join(err, json.Unmarshal(text, &manifest)); err != nil {
+		k.t.Fatalf("the manifest %q: %v", text, err)
+	}
+	if sum := sha256.Sum256(file); manifest.SHA256 != hex.EncodeToString(sum[:]) {
+		k.t.Error("the exported file stands beside the manifest of another")
+	}
 }

@@ -2,17 +2,22 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"semel/engine/cli"
+	"semel/failpoint"
 )
 
 // asProgram set in the environment makes the test binary be semel itself.
@@ -20,9 +25,53 @@ const asProgram = "SEMEL_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
+		armFromEnv()
 		os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
+}
+
+// failAt in the environment of the program is a trap in JSON.
+const failAt = "SEMEL_TEST_FAIL_AT"
+
+// trap is what the program meets when it comes to a point for the nth time.
+type trap struct {
+	Point failpoint.Point
+	Hit   int
+	Errno syscall.Errno // 0: SIGKILL
+}
+
+// env is the trap for folder.command.
+func (p trap) env() string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err)
+	}
+	return failAt + "=" + string(text)
+}
+
+// armFromEnv sets the trap that the environment asks for.
+func armFromEnv() {
+	text := os.Getenv(failAt)
+	if text == "" {
+		return
+	}
+	var armed trap
+	if err := json.Unmarshal([]byte(text), &armed); err != nil {
+		panic(err)
+	}
+	var hits atomic.Int64
+	failpoint.Set(func(p failpoint.Point, _ string) error {
+		switch {
+		case p != armed.Point || hits.Add(1) != int64(armed.Hit):
+			return nil
+		case armed.Errno != 0:
+			return armed.Errno
+		}
+		self, _ := os.FindProcess(os.Getpid())
+		_ = self.Kill()
+		select {}
+	})
 }
 
 // real skips a test of real parts unless SEMEL_REAL is set: there a missing
@@ -96,11 +145,29 @@ func (f *folder) ok(args ...string) string {
 	return stdout
 }
 
+// wantOnly wants these files in the folder and no others.
+func (f *folder) wantOnly(names ...string) {
+	f.t.Helper()
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var there []string
+	for _, e := range entries {
+		there = append(there, e.Name())
+	}
+	if !slices.Equal(there, slices.Sorted(slices.Values(names))) {
+		f.t.Errorf("the folder holds %q, want %q", there, names)
+	}
+}
+
 // shop is a site of product pages that counts who asks for what.
 type shop struct {
 	*httptest.Server
 	mu       sync.Mutex
 	requests map[string]int
+	left     int           // requests until reached is closed
+	reached  chan struct{} // see after
 }
 
 func newShop(t *testing.T) *shop {
@@ -118,6 +185,9 @@ func (s *shop) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	s.requests[id]++
+	if s.left--; s.left == 0 {
+		close(s.reached)
+	}
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	fmt.Fprintf(w, "<html><head><title>%[1]s</title></head><body><h1>Thing %[1]s</h1><p class=price>$%[2]d.50</p>%[3]s</body></html>",
@@ -132,6 +202,22 @@ func (s *shop) counts() map[string]int {
 		counts[id] = n
 	}
 	return counts
+}
+
+// after gives a channel that is closed when n more pages were asked for, unless
+// after is called again.
+func (s *shop) after(n int) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left, s.reached = n, make(chan struct{})
+	return s.reached
+}
+
+// forget begins counting anew.
+func (s *shop) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.requests)
 }
 
 func (s *shop) total() int {
