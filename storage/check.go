@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
@@ -53,8 +54,9 @@ func (s *Store) Check() ([]Breach, error) {
 	return found, err
 }
 
-// checkPages is bbolt's check. It looks at the list of free pages, which
-// belongs to the writer, so that writing waits while it runs.
+// checkPages is bbolt's check, after ours of all that it would die of. It looks
+// at the list of free pages, which belongs to the writer, so that writing waits
+// while it runs.
 func (s *Store) checkPages() (found []Breach, err error) {
 	if err := s.Err(); err != nil {
 		return nil, stoppedBy(err)
@@ -66,10 +68,23 @@ func (s *Store) checkPages() (found []Breach, err error) {
 	if err != nil {
 		return nil, stoppedBy(err)
 	}
-	for err := range b.Check() {
-		found = append(found, Breach{Bucket: "(pages)", What: err.Error()})
+	defer func() { err = errors.Join(err, b.Rollback()) }()
+	file, err := os.Open(s.path)
+	if err != nil {
+		return nil, err
 	}
-	return found, b.Rollback()
+	defer file.Close()
+	breach := func(err error) { found = append(found, Breach{Bucket: "(pages)", What: err.Error()}) }
+	if err := checkTree(file); errors.Is(err, ErrUnreadable) {
+		breach(err)
+		return found, nil
+	} else if err != nil {
+		return nil, err
+	}
+	for err := range b.Check() {
+		breach(err)
+	}
+	return found, nil
 }
 
 // checker looks at one snapshot. Each method looks at one bucket, or at those

@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,17 +23,21 @@ func TestDamagedPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	fillForDamage(t, s)
-	if err := s.Close(); err != nil {
+	unclean, err := os.ReadFile(whole) // without a list of free pages
+	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	intact, err := os.ReadFile(whole)
+	clean, err := os.ReadFile(whole)
 	if err != nil {
 		t.Fatal(err)
 	}
 	unreadable := 0
 	for trial := range 60 {
 		r := rand.New(rand.NewPCG(uint64(trial), 7))
-		text := append([]byte(nil), intact...)
+		text := bytes.Clone(clean)
+		if trial%2 == 0 {
+			text = bytes.Clone(unclean)
+		}
 		damage(r, text)
 		path := filepath.Join(t.TempDir(), fmt.Sprintf("%d.db", trial))
 		if err := os.WriteFile(path, text, 0o600); err != nil {
@@ -101,6 +106,8 @@ func useDamaged(path string, readOnly bool) (last error) {
 		return err
 	}))
 	note(s.View(func(tx *storage.Tx) error { tx.ReadyLanes(); tx.Counters("s"); return nil }))
+	_, err = s.Check()
+	note(err)
 	if readOnly {
 		return last
 	}
