@@ -7,14 +7,15 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain runs the tests and wants no goroutine left behind, or is a child
-// of the tests that kill one.
+// TestMain runs the tests and wants no goroutine left behind, or is the child
+// of one of them.
 func TestMain(m *testing.M) {
-	if path := os.Getenv(crashStore); path != "" {
-		crashChild(path)
-	}
-	if path := os.Getenv(compactStore); path != "" {
-		compactChild(path)
+	for name, child := range map[string]func(path string){
+		crashStore: crashChild, compactStore: compactChild, tornStore: tornChild,
+	} {
+		if path := os.Getenv(name); path != "" {
+			child(path)
+		}
 	}
 	goleak.VerifyTestMain(m)
 }
