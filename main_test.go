@@ -94,14 +94,15 @@ func real(t *testing.T, programs ...string) {
 
 // folder is a folder in which semel is run as a process of its own.
 type folder struct {
-	t   testing.TB
-	dir string
-	env []string
+	t       testing.TB
+	dir     string
+	env     []string
+	program string // that plays semel
 }
 
 func newFolder(t testing.TB, config string, env ...string) *folder {
 	t.Helper()
-	f := &folder{t: t, dir: t.TempDir(), env: env}
+	f := &folder{t: t, dir: t.TempDir(), env: env, program: os.Args[0]}
 	f.write("semel.toml", config)
 	return f
 }
@@ -117,7 +118,7 @@ func (f *folder) write(name, text string) {
 
 // command is a semel process, not started.
 func (f *folder) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0], args...)
+	cmd := exec.Command(f.program, args...)
 	cmd.Dir = f.dir
 	cmd.Env = append(append(os.Environ(), asProgram+"=1"), f.env...)
 	return cmd
