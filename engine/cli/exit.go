@@ -99,7 +99,7 @@ func classify(err error) *fault {
 	case errors.Is(err, storage.ErrFull):
 		return &fault{exitFailed, err, "make room there and run again: nothing that was committed is lost"}
 	case errors.Is(err, storage.ErrStopped):
-		return &fault{exitFailed, err, "the store could not be written (is the disk full?): nothing that was committed is lost; run again"}
+		return &fault{exitFailed, err, "its disk could not write: look at the disk first, then run again; nothing that was committed is lost"}
 	}
 	return &fault{exitFailed, err, ""}
 }
@@ -116,6 +116,8 @@ func storeFault(err error) *fault {
 		f.code, f.hint = exitUnreadable, "use the semel that wrote it, or a later one"
 	case errors.Is(err, storage.ErrUnreadable):
 		f.code, f.hint = exitUnreadable, "nothing was changed: go back to a copy of the file, or move it away to start anew"
+	case errors.Is(err, syscall.ENOSPC):
+		f.hint = "make room there, or set store.path to another place"
 	case errors.Is(err, syscall.EROFS):
 		f.hint = "the file system is read-only: set store.path to a place that can be written"
 	case errors.Is(err, fs.ErrPermission):
