@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +17,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"semel/engine/cli"
 	"semel/failpoint"
@@ -41,6 +44,10 @@ type trap struct {
 	Errno syscall.Errno // 0: SIGKILL
 }
 
+// trapped is the end of the name of a copy of the store's file, made when a
+// trap let its disk fail.
+const trapped = ".trapped"
+
 // env is the trap for folder.command.
 func (p trap) env() string {
 	text, err := json.Marshal(p)
@@ -61,11 +68,15 @@ func armFromEnv() {
 		panic(err)
 	}
 	var hits atomic.Int64
-	failpoint.Set(func(p failpoint.Point, _ string) error {
+	failpoint.Set(func(p failpoint.Point, path string) error {
 		switch {
 		case p != armed.Point || hits.Add(1) != int64(armed.Hit):
 			return nil
 		case armed.Errno != 0:
+			file, err := os.ReadFile(path)
+			if err := errors.Join(err, os.WriteFile(path+trapped, file, 0o600)); err != nil {
+				panic(err)
+			}
 			return armed.Errno
 		}
 		self, _ := os.FindProcess(os.Getpid())
@@ -146,6 +157,78 @@ func (f *folder) ok(args ...string) string {
 	return stdout
 }
 
+// process is a semel that runs while the test goes on.
+type process struct {
+	*exec.Cmd
+	t     testing.TB
+	lines <-chan string // of stderr
+	said  []string      // those that were read
+}
+
+// patience is how long a process may take to do what it must do: far longer
+// than it should.
+const patience = time.Minute
+
+func (f *folder) start(args ...string) *process {
+	f.t.Helper()
+	cmd := f.command(args...)
+	stderr, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = cmd.Process.Kill() })
+	lines := make(chan string, 1000)
+	go func() {
+		defer close(lines)
+		for in := bufio.NewScanner(stderr); in.Scan(); {
+			lines <- in.Text()
+		}
+	}()
+	return &process{Cmd: cmd, t: f.t, lines: lines}
+}
+
+// await reads stderr until a line holds text.
+func (p *process) await(text string) {
+	p.t.Helper()
+	deadline := time.After(patience)
+	for {
+		select {
+		case line, more := <-p.lines:
+			if !more {
+				p.t.Fatalf("it ended without saying %q:\n%s", text, strings.Join(p.said, "\n"))
+			}
+			p.said = append(p.said, line)
+			if strings.Contains(line, text) {
+				return
+			}
+		case <-deadline:
+			p.t.Fatalf("it does not say %q:\n%s", text, strings.Join(p.said, "\n"))
+		}
+	}
+}
+
+func (p *process) signal(sig os.Signal) {
+	p.t.Helper()
+	if err := p.Process.Signal(sig); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// exit waits for the end and gives the exit code.
+func (p *process) exit() int {
+	p.t.Helper()
+	deadline := time.AfterFunc(patience, func() { _ = p.Process.Kill() })
+	defer deadline.Stop()
+	for line := range p.lines {
+		p.said = append(p.said, line)
+	}
+	_ = p.Wait()
+	return p.ProcessState.ExitCode() // -1: it was killed
+}
+
 // wantOnly wants these files in the folder and no others.
 func (f *folder) wantOnly(names ...string) {
 	f.t.Helper()
@@ -167,8 +250,8 @@ type shop struct {
 	*httptest.Server
 	mu       sync.Mutex
 	requests map[string]int
-	left     int           // requests until reached is closed
-	reached  chan struct{} // see after
+	left     int    // requests until reached is called
+	reached  func() // see at
 }
 
 func newShop(t *testing.T) *shop {
@@ -187,7 +270,7 @@ func (s *shop) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.requests[id]++
 	if s.left--; s.left == 0 {
-		close(s.reached)
+		s.reached()
 	}
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -205,13 +288,19 @@ func (s *shop) counts() map[string]int {
 	return counts
 }
 
-// after gives a channel that is closed when n more pages were asked for, unless
-// after is called again.
-func (s *shop) after(n int) <-chan struct{} {
+// at calls do when n more pages were asked for, before any of them is answered
+// that comes later. Only the last call counts.
+func (s *shop) at(n int, do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.left, s.reached = n, make(chan struct{})
-	return s.reached
+	s.left, s.reached = n, do
+}
+
+// after gives a channel that is closed when n more pages were asked for.
+func (s *shop) after(n int) <-chan struct{} {
+	reached := make(chan struct{})
+	s.at(n, func() { close(reached) })
+	return reached
 }
 
 // forget begins counting anew.
