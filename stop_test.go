@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,18 +18,15 @@ import (
 // hanging is a site that answers nobody before release, and says when so many
 // wait for it at once.
 func hanging(t *testing.T, n int) (site *httptest.Server, all <-chan struct{}, release func()) {
-	waiting, reached, answer := make(chan struct{}, n), make(chan struct{}), make(chan struct{})
+	var asked atomic.Int64
+	reached, answer := make(chan struct{}), make(chan struct{})
 	site = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/robots.txt" {
 			http.NotFound(w, r)
 			return
 		}
-		select {
-		case waiting <- struct{}{}:
-			if len(waiting) == n {
-				close(reached)
-			}
-		default:
+		if asked.Add(1) == int64(n) {
+			close(reached)
 		}
 		select {
 		case <-answer:
