@@ -16,9 +16,9 @@ import (
 
 const diskPages = 600
 
-// diskConfig collects the shop directly, with its store in media.
-func diskConfig(site string) string {
-	ids := make([]string, diskPages)
+// diskConfig collects pages of the shop directly, with its store in media.
+func diskConfig(site string, pages int) string {
+	ids := make([]string, pages)
 	for i := range ids {
 		ids[i] = fmt.Sprintf(`{ id = "%03d" }`, i)
 	}
@@ -46,7 +46,7 @@ price = { css = ".price", type = "money", currency = "USD", decimal = "." }
 // diskFolder is a folder with its store on a disk of 4 MB.
 func diskFolder(t *testing.T, site *shop) *folder {
 	t.Helper()
-	f := newFolder(t, diskConfig(site.URL))
+	f := newFolder(t, diskConfig(site.URL, diskPages))
 	if err := os.Symlink(mount(t, 4<<20), f.path("media")); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func diskFolder(t *testing.T, site *shop) *folder {
 // undisturbed is what the shop's pages give, data only.
 func undisturbed(t *testing.T, site *shop) string {
 	t.Helper()
-	f := newFolder(t, diskConfig(site.URL))
+	f := newFolder(t, diskConfig(site.URL, diskPages))
 	if err := os.Mkdir(f.path("media"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -138,10 +138,9 @@ func TestFullDisk(t *testing.T) {
 	wantFinished(t, f, site, want, 0)
 }
 
-// TestStopAndStartOnAFullDisk: a signal ends a program that waits for room
-// within its bound, and the next one waits from its beginning. Only outcomes
-// that were not written are collected again.
-func TestStopAndStartOnAFullDisk(t *testing.T) {
+// TestStopOnAFullDisk: a signal ends a program that waits for room within its
+// bound. Only outcomes that were not written are collected again.
+func TestStopOnAFullDisk(t *testing.T) {
 	site := newShop(t)
 	want := undisturbed(t, site)
 	f := diskFolder(t, site)
@@ -158,15 +157,27 @@ func TestStopAndStartOnAFullDisk(t *testing.T) {
 	if lost > 2*16 || held < lost {
 		t.Errorf("%d outcomes were not written, %d leases are held", lost, held)
 	}
-	p = f.start(strings.Fields(runOnce)...)
-	if held > 0 { // to take them back is the first thing to write
-		p.await(fullText)
-	}
+	free()
+	f.ok(strings.Fields(runOnce)...)
+	wantFinished(t, f, site, want, lost)
+}
+
+// TestStartOnAFullDisk: new targets wait for room like all else.
+func TestStartOnAFullDisk(t *testing.T) {
+	site := newShop(t)
+	want := undisturbed(t, site)
+	f := diskFolder(t, site)
+	f.write("semel.toml", diskConfig(site.URL, 10))
+	f.ok(strings.Fields(runOnce)...)
+	free := fill(t, f.path("media"))
+	f.write("semel.toml", diskConfig(site.URL, diskPages))
+	p := f.start(strings.Fields(runOnce)...)
+	p.await(fullText) // more than fits into the free pages of the file
 	free()
 	if code := p.exit(); code != 0 {
 		t.Errorf("exit %d\n%s", code, strings.Join(p.said, "\n"))
 	}
-	wantFinished(t, f, site, want, lost)
+	wantFinished(t, f, site, want, 0)
 }
 
 // diskState counts the jobs of a store that are held and complete.
