@@ -35,6 +35,8 @@ type death struct {
 const (
 	runOnce      = "run --once"
 	exportToFile = "export shop -o shop.jsonl"
+	backupToFile = "backup copy.db"
+	compact      = "compact"
 )
 
 // deaths are taken in turn.
@@ -42,10 +44,16 @@ var deaths = []death{
 	{runOnce, failpoint.BeforeCommit, 12},
 	{runOnce, failpoint.AfterCommit, 12},
 	{runOnce, "", 40},
+	{runOnce, failpoint.AppendPages, 12},
+	{runOnce, failpoint.SyncPages, 12},
 	{exportToFile, failpoint.InExport, 1},
 	// The old manifest goes, the file comes, its manifest comes; a fourth time
 	// does not come, so that some exports end.
 	{exportToFile, failpoint.InReplace, 4},
+	{backupToFile, failpoint.CopyBackup, 1},
+	{backupToFile, failpoint.NameBackup, 2}, // a second time does not come, so that some backups end
+	{compact, failpoint.CopyCompact, 1},
+	{compact, failpoint.NameCompact, 1},
 }
 
 // killConfig collects the shop through a gateway with a login.
@@ -55,6 +63,8 @@ func killConfig(site, proxy string) string {
 		ids[i] = fmt.Sprintf(`{ id = "%03d" }`, i)
 	}
 	return fmt.Sprintf(`version = 1
+[store]
+bodies = "all"
 [engine]
 workers = 16
 allow_private = true
@@ -99,8 +109,8 @@ func kills() int {
 
 // TestKill kills the program with SIGKILL at named points and at any time, and
 // runs it again each time, until all pages are collected; then it begins anew,
-// until there were enough kills. After each one the store agrees with itself,
-// and an exported file is the old one or the new one, never beside the manifest
+// until there were enough kills. After each one the store and its last backup
+// agree with themselves, kept pages too, and an exported file is the old one or the new one, never beside the manifest
 // of another. In the end the export is that of an undisturbed run, and no page
 // was asked for again once it was committed.
 func TestKill(t *testing.T) {
@@ -196,12 +206,15 @@ func (k *killer) kill(d death) bool {
 	died := killed(k.t, cmd, come)
 	held, export := k.look()
 	k.lookAtExport(export)
+	if _, err := os.Stat(k.f.path("copy.db")); err == nil {
+		openChecked(k.t, k.f.path("copy.db")).Close()
+	}
 	if died {
 		k.met[d]++
 		k.kills++
 		k.withLeases += min(held, 1)
 	}
-	return died || d.command == exportToFile
+	return died || d.command != runOnce
 }
 
 // end lets the program finish and compares.
@@ -220,8 +233,8 @@ func (k *killer) end(want string) {
 	k.wantClean()
 }
 
-// wantClean exports once more, long after the kills: then nothing is left of
-// the exports that died.
+// wantClean exports, backs up and compacts once more, long after the kills: then
+// nothing is left of the commands that died.
 func (k *killer) wantClean() {
 	k.t.Helper()
 	entries, err := os.ReadDir(k.f.dir)
@@ -234,8 +247,10 @@ func (k *killer) wantClean() {
 			k.t.Fatal(err)
 		}
 	}
-	k.f.ok(strings.Fields(exportToFile)...)
-	k.f.wantOnly("semel.db", "semel.toml", "shop.jsonl", "shop.jsonl.manifest.json")
+	for _, command := range []string{exportToFile, backupToFile, compact} {
+		k.f.ok(strings.Fields(command)...)
+	}
+	k.f.wantOnly("copy.db", "copy.db.pages", "semel.db", "semel.db.pages", "semel.toml", "shop.jsonl", "shop.jsonl.manifest.json")
 }
 
 // killed starts the program, which dies by itself or when a moment has come,

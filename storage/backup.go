@@ -6,11 +6,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	bolt "go.etcd.io/bbolt"
 
 	"semel/failpoint"
 )
+
+// newSuffix ends the names of files that are not whole yet.
+const newSuffix = ".new"
 
 // BackedUp is what a backup holds.
 type BackedUp struct {
@@ -36,7 +40,7 @@ func (s *Store) Backup(path string) (done BackedUp, err error) {
 		return done, errors.New("it is the store itself or no regular file")
 	}
 	defer s.segments.pin()()
-	temp := path + ".new"
+	temp := path + newSuffix
 	defer func() { err = errors.Join(err, removeIfThere(temp)) }()
 	var kept map[string]int64
 	if done.Bytes, kept, err = s.copyStore(temp); err != nil {
@@ -108,7 +112,7 @@ func copySegment(from, dir, name string, size int64) (err error) {
 		return err
 	}
 	defer in.Close()
-	temp := path + ".new"
+	temp := path + newSuffix
 	defer func() { err = errors.Join(err, removeIfThere(temp)) }()
 	out, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -145,7 +149,8 @@ func removeOtherSegments(dir string, kept map[string]int64) error {
 	}
 	errs := []error{err}
 	for _, e := range entries {
-		if _, named := kept[e.Name()]; !named && segmentFile.MatchString(e.Name()) {
+		name := strings.TrimSuffix(e.Name(), newSuffix)
+		if _, named := kept[e.Name()]; !named && segmentFile.MatchString(name) {
 			errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
 		}
 	}
