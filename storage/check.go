@@ -59,7 +59,7 @@ func (s *Store) Check() ([]Breach, error) {
 // while it runs.
 func (s *Store) checkPages() (found []Breach, err error) {
 	if err := s.Err(); err != nil {
-		return nil, stoppedBy(err)
+		return nil, err
 	}
 	b, err := s.begin(!s.read)
 	if errors.Is(err, ErrUnreadable) { // bbolt may keep its locks for ever

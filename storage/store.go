@@ -262,11 +262,15 @@ func (s *Store) Close() error {
 	return errors.Join(err, guard(s.db.Close))
 }
 
-// Err is why the store has stopped, nil while it works.
+// Err is the error that every call gives since the store has stopped, an
+// ErrStopped that says why; nil while it works.
 func (s *Store) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.failure
+	if s.failure == nil {
+		return nil
+	}
+	return stoppedBy(s.failure)
 }
 
 // View runs fn on a consistent snapshot. Keep it short: while a snapshot is
@@ -281,7 +285,7 @@ func (s *Store) View(fn func(*Tx) error) error {
 // what it would show may be gone after a restart.
 func (s *Store) snapshot(fn func(*bolt.Tx) error) error {
 	if err := s.Err(); err != nil {
-		return stoppedBy(err)
+		return err
 	}
 	err := guard(func() error { return s.db.View(fn) })
 	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {

@@ -39,7 +39,7 @@ func (s *Store) write() {
 	last := 0 // updates in the last group
 	for first := range s.queue {
 		if err := s.Err(); err != nil {
-			first.done <- s.stop(err)
+			first.done <- err
 			continue
 		}
 		if last > 1 { // alone there is nobody to wait for
