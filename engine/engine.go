@@ -48,7 +48,7 @@ type Engine struct {
 	health  *health
 	bodies  *fetch.Budget // of all attempts together
 	room    room
-	parsing chan struct{} // a token for each parse under way: trees are large, and more than cores gain nothing
+	parsing slots // one for each parse under way: trees are large, and more than cores gain nothing
 
 	mu      sync.Mutex
 	held    map[uint64]*attempt // in flight, by job
@@ -83,7 +83,8 @@ func New(opts Options) (*Engine, error) {
 		pools:   map[string]*fetch.Pool{},
 		health:  newHealth(opts.Proxies),
 		bodies:  fetch.NewBudget(bodyBudget),
-		parsing: make(chan struct{}, parseSlots()),
+		room:    room{turn: make(slots, 1)},
+		parsing: make(slots, parseSlots()),
 		held:    map[uint64]*attempt{},
 	}
 	if e.now == nil {

@@ -356,3 +356,21 @@ func TestSuspend(t *testing.T) {
 		t.Errorf("a healthy worker's job was rescued: %+v", sum)
 	}
 }
+
+// A page that comes when the attempt's time is over is no page, and not by
+// chance now and then.
+func TestPageAfterTheTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		web := newSite(func(req *http.Request, nth int) (*http.Response, error) {
+			if nth == 1 {
+				time.Sleep(time.Minute + time.Second) // deaf to its context
+			}
+			return product(req.URL.Path), nil
+		})
+		sum := runOnce(t, options(s, web, source(t, 16)))
+		if sum.Completed != 16 || sum.Retried != 16 {
+			t.Errorf("%+v", sum)
+		}
+	})
+}

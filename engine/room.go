@@ -13,15 +13,17 @@ import (
 // costs one failed write, and room comes when somebody makes it.
 const roomWait = time.Second
 
-// room counts who waits for room on the disk of the store.
+// room is the queue of those who wait for room on the disk of the store.
 type room struct {
+	turn slots // one, for the one who tries
+
 	mu      sync.Mutex
 	waiting int
 	since   time.Time // the first of them; zero: nobody waits
 }
 
 // update is Store.Update for all that the engine writes. While the disk is full
-// it says so, waits, and tries again, until there is room or ctx ends; then the
+// it says so, waits for its turn and then for room, or until ctx ends; then the
 // error is storage.ErrFull. fn may run more than once, so it must set what it
 // gives.
 func (e *Engine) update(ctx context.Context, fn func(*storage.Tx) error) error {
@@ -31,19 +33,29 @@ func (e *Engine) update(ctx context.Context, fn func(*storage.Tx) error) error {
 		return err
 	}
 	e.beginWait(err)
+	if e.room.turn.take(ctx) { // the others follow in the order in which they came
+		err = tryForRoom(ctx, try)
+		e.room.turn.free()
+	}
+	e.endWait(err == nil)
+	return err
+}
+
+// tryForRoom tries until there is room or ctx ends.
+func tryForRoom(ctx context.Context, try func() error) error {
 	ticker := time.NewTicker(roomWait)
 	defer ticker.Stop()
-	for errors.Is(err, storage.ErrFull) {
+	for {
+		err := try()
+		if !errors.Is(err, storage.ErrFull) {
+			return err
+		}
 		select {
 		case <-ctx.Done():
-			e.endWait(false)
 			return err
 		case <-ticker.C:
-			err = try()
 		}
 	}
-	e.endWait(true)
-	return err
 }
 
 func (e *Engine) beginWait(err error) {

@@ -211,13 +211,11 @@ func (a *attempt) parse(ctx context.Context, page *fetch.Page, r *result) {
 	if r.failure != nil {
 		return
 	}
-	select {
-	case a.engine.parsing <- struct{}{}:
-		defer func() { <-a.engine.parsing }()
-	case <-ctx.Done():
+	if !a.engine.parsing.take(ctx) {
 		r.failure = fail(storage.CategoryReadTimeout, "no time was left to parse the page")
 		return
 	}
+	defer a.engine.parsing.free()
 	output, err := a.src.Rules.Parse(parser.Input{
 		Body: page.Body, ContentType: page.ContentType, FinalURL: page.FinalURL,
 		Target: a.job.Key.Target, Vars: a.vars(),
