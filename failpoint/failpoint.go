@@ -12,6 +12,9 @@ import "sync/atomic"
 type Point string
 
 const (
+	// BeforeBegin: updates wait for a transaction that has not begun. An error
+	// is what the disk said to the first read.
+	BeforeBegin Point = "before begin"
 	// BeforeCommit: a transaction is complete and nothing of it is written. An
 	// error is what the disk said to the first write.
 	BeforeCommit Point = "before commit"

@@ -65,7 +65,11 @@ func (s *Store) begin(writable bool) (b *bolt.Tx, err error) {
 // lowers throughput (measured: 1 ms at every number of callers). For callers
 // that go on meanwhile there is Options.Gather.
 func (s *Store) group(first *update) int {
-	b, err := s.begin(true)
+	var b *bolt.Tx
+	err := failpoint.At(failpoint.BeforeBegin, s.path)
+	if err == nil {
+		b, err = s.begin(true)
+	}
 	if err != nil {
 		first.done <- s.stop(fmt.Errorf("beginning a transaction: %w", err))
 		return 0

@@ -1,0 +1,67 @@
+package simulation
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// boundary is one side of a transaction that made a move of a kind.
+type boundary struct {
+	kind kind
+	side side
+}
+
+// coverage counts what happened, over all worlds. All of it runs under the one
+// processor that the test allows itself, in one bubble at a time.
+type coverage struct {
+	seeds      int
+	faults     map[string]int
+	boundaries map[boundary]int
+}
+
+func newCoverage() *coverage {
+	c := &coverage{faults: map[string]int{}, boundaries: map[boundary]int{}}
+	for _, f := range faults {
+		c.faults[f.name] = 0
+	}
+	for _, e := range slices.Concat(endings, disturbances) {
+		c.faults[e.name] = 0
+	}
+	c.faults[consumerDies] = 0
+	return c
+}
+
+// String is the table of all counts.
+func (c *coverage) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d seeds\n\n%-40s %8s\n", c.seeds, "fault", "hit")
+	for _, name := range slices.Sorted(maps.Keys(c.faults)) {
+		fmt.Fprintf(&b, "%-40s %8d\n", name, c.faults[name])
+	}
+	fmt.Fprintf(&b, "\n%-40s %8s %8s\n", "power gone at the boundary of", before, after)
+	for _, k := range kinds {
+		fmt.Fprintf(&b, "%-40s %8d %8d\n", k, c.boundaries[boundary{k, before}], c.boundaries[boundary{k, after}])
+	}
+	return b.String()
+}
+
+// rare gives what was hit less than least times.
+func (c *coverage) rare(least int) []string {
+	var names []string
+	for name, n := range c.faults {
+		if n < least {
+			names = append(names, fmt.Sprintf("%s: %d", name, n))
+		}
+	}
+	for _, k := range kinds {
+		for _, s := range []side{before, after} {
+			if n := c.boundaries[boundary{k, s}]; n < least {
+				names = append(names, fmt.Sprintf("%s %s: %d", s, k, n))
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,423 @@
+package simulation
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"semel/storage"
+)
+
+// kind is what a transaction did to a job, or to the list of a sink.
+type kind string
+
+const (
+	enqueue     kind = "enqueue"
+	claimed     kind = "claim"
+	renew       kind = "renew"
+	complete    kind = "complete"
+	retry       kind = "retry"
+	fail        kind = "fail"
+	release     kind = "release"
+	rescue      kind = "rescue"
+	promote     kind = "promote"
+	acknowledge kind = "acknowledge"
+	register    kind = "register" // a source, on the first start
+	forget      kind = "forget"   // that a host wanted to be left alone, when that is over
+	stale       kind = "stale"    // counts an outcome that came too late, and writes nothing of it
+)
+
+// kinds are all, in the order of a job's life.
+var kinds = []kind{register, enqueue, claimed, renew, complete, retry, fail, release, rescue, promote, stale, acknowledge, forget}
+
+var outcomeKinds = map[string]kind{
+	storage.OutcomeComplete: complete, storage.OutcomeRetry: retry, storage.OutcomeFail: fail,
+	storage.OutcomeReleased: release, storage.OutcomeRescued: rescue,
+}
+
+// state is all of a store that may be told from outside.
+type state struct {
+	jobs         map[uint64]*storage.Job
+	attempts     map[uint64][]storage.Attempt
+	observations map[string]*storage.Observation // by source and record key
+	pending      map[string][]*storage.Event     // by sink
+	sources      int
+	stale        int64 // outcomes that came too late
+}
+
+// readState reads a store.
+func readState(s *storage.Store) (*state, error) {
+	st := &state{
+		jobs: map[uint64]*storage.Job{}, attempts: map[uint64][]storage.Attempt{},
+		observations: map[string]*storage.Observation{}, pending: map[string][]*storage.Event{},
+	}
+	err := s.View(func(tx *storage.Tx) error {
+		sources, err := tx.Sources()
+		if err != nil {
+			return err
+		}
+		st.sources = len(sources)
+		if _, err := tx.Jobs(0, 1<<30, func(j *storage.Job) bool { st.jobs[j.ID] = j; return true }); err != nil {
+			return err
+		}
+		for id := range st.jobs {
+			if st.attempts[id], err = tx.Attempts(id); err != nil {
+				return err
+			}
+		}
+		for _, source := range sources {
+			st.stale += tx.Counters(source.Name)[storage.MetricStaleCommits]
+			if err := st.readObservations(tx, source.Name); err != nil {
+				return err
+			}
+		}
+		for _, sink := range sinkNames {
+			if st.pending[sink], err = tx.PendingEvents(sink, 1<<30); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return st, err
+}
+
+func (st *state) readObservations(tx *storage.Tx, source string) error {
+	_, err := tx.Observations(source, nil, 1<<30, func(o *storage.Observation) error {
+		st.observations[o.Key.String()] = o
+		return nil
+	})
+	return err
+}
+
+// export is what `semel export --data-only` gives of all sources.
+func (st *state) export() string {
+	var b []byte
+	for _, key := range slices.Sorted(maps.Keys(st.observations)) {
+		b = st.observations[key].AppendLine(fmt.Appendf(b, "%s ", key), true)
+	}
+	return string(b)
+}
+
+// verdicts are what became of the jobs, by key.
+func (st *state) verdicts() map[string]string {
+	verdicts := map[string]string{}
+	for _, j := range st.jobs {
+		verdicts[j.Key.String()] = fmt.Sprintf("%s %s", j.State, j.Category)
+	}
+	return verdicts
+}
+
+// open counts the jobs with work ahead and the events that a sink still wants.
+func (st *state) open() (jobs, events int) {
+	for _, j := range st.jobs {
+		if !j.State.Terminal() {
+			jobs++
+		}
+	}
+	for _, list := range st.pending {
+		events += len(list)
+	}
+	return jobs, events
+}
+
+// ledger is what is durable in a world, as its disk has seen it. The store
+// never knows of it.
+type ledger struct {
+	w *world
+
+	mu     sync.Mutex
+	now    *state
+	byURL  map[string]uint64
+	events map[string]*storage.Event // all that ever were, by id
+}
+
+func newLedger(w *world) *ledger {
+	return &ledger{w: w, now: &state{}, byURL: map[string]uint64{}, events: map[string]*storage.Event{}}
+}
+
+// find gives the durable job of a URL.
+func (l *ledger) find(url string) (*storage.Job, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	j := l.now.jobs[l.byURL[url]]
+	return j, j != nil
+}
+
+// state is the present one. It is not changed any more.
+func (l *ledger) state() *state {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now
+}
+
+// knows reports whether an event is durable.
+func (l *ledger) knows(e *storage.Event) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return reflect.DeepEqual(l.events[e.ID], e)
+}
+
+// enter makes a state the present one.
+func (l *ledger) enter(next *state) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now = next
+	for id, j := range next.jobs {
+		l.byURL[j.URL] = id
+	}
+	for _, list := range next.pending {
+		for _, e := range list {
+			l.events[e.ID] = e
+		}
+	}
+}
+
+// reopened compares what a new life finds with what should be there.
+func (l *ledger) reopened(found *state) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.now.jobs) > 0 && !reflect.DeepEqual(l.now, found) {
+		l.w.failf("the store that was opened again is not what was durable:\n%s", difference(l.now, found))
+	}
+}
+
+func difference(want, got *state) string {
+	var b strings.Builder
+	for id := range want.jobs {
+		if !reflect.DeepEqual(want.jobs[id], got.jobs[id]) {
+			fmt.Fprintf(&b, "job %d: want %+v\ngot %+v\n", id, want.jobs[id], got.jobs[id])
+		}
+	}
+	if b.Len() == 0 {
+		return "observations, events or attempts differ"
+	}
+	return b.String()
+}
+
+// explain tells what moves lead from the present state to the next, and fails
+// the world where none can.
+func (l *ledger) explain(next *state) []kind {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := &change{w: l.w, old: l.now, next: next}
+	for _, id := range slices.Sorted(maps.Keys(next.jobs)) {
+		c.job(id)
+	}
+	for id := range l.now.jobs {
+		if next.jobs[id] == nil {
+			c.wrong("job %d is gone", id)
+		}
+	}
+	c.observations()
+	for _, sink := range sinkNames {
+		c.outbox(sink)
+	}
+	if next.sources > l.now.sources {
+		c.move(register, "%d sources", next.sources)
+	}
+	if n := next.stale - l.now.stale; n > 0 {
+		c.move(stale, "%d outcomes", n)
+	}
+	if len(c.kinds) == 0 { // the store does not show what it remembers of hosts
+		c.move(forget, "a host's wish")
+	}
+	l.w.logf("commit %s", strings.Join(c.told, ", "))
+	return c.kinds
+}
+
+// change is what one transaction did.
+type change struct {
+	w         *world
+	old, next *state
+	kinds     []kind
+	told      []string
+	completed []*storage.Job
+	failed    []*storage.Job
+	written   []fact
+}
+
+// fact is one revision of an observation.
+type fact struct {
+	*storage.Observation
+	first bool
+}
+
+func (c *change) wrong(format string, args ...any) { c.w.failf(format, args...) }
+
+func (c *change) move(k kind, format string, args ...any) {
+	if !slices.Contains(c.kinds, k) {
+		c.kinds = append(c.kinds, k)
+	}
+	c.told = append(c.told, string(k)+" "+fmt.Sprintf(format, args...))
+}
+
+// job follows one job from state to state.
+func (c *change) job(id uint64) {
+	old, next := c.old.jobs[id], c.next.jobs[id]
+	ended := c.next.attempts[id][len(c.old.attempts[id]):]
+	if old == nil {
+		c.move(enqueue, "%s", name(next))
+		old = &storage.Job{ID: id, State: storage.StatePending}
+	}
+	at, generation := old.State, old.Generation
+	for _, a := range ended {
+		if at != storage.StateRunning || a.Generation != generation {
+			c.wrong("%s: attempt %d ended %s, the job was %s in generation %d", name(next), a.Generation, a.Outcome, at, generation)
+		}
+		at = c.outcome(next, a)
+	}
+	if at == storage.StateRetryable && (next.State == storage.StatePending || next.Generation > generation) {
+		c.move(promote, "%s", name(next))
+		at = storage.StatePending
+	}
+	if at == storage.StatePending && next.Generation == generation+1 {
+		c.move(claimed, "%s#%d", name(next), next.Generation)
+		at, generation = storage.StateRunning, next.Generation
+	} else if at == storage.StateRunning && len(ended) == 0 && !next.LeaseUntil.Equal(old.LeaseUntil) {
+		c.move(renew, "%s#%d", name(next), generation)
+	}
+	if at != next.State || generation != next.Generation {
+		c.wrong("%s: it was %s in generation %d and is %s in %d", name(next), old.State, old.Generation, next.State, next.Generation)
+	}
+	c.counts(old, next, ended)
+}
+
+// outcome checks one ended attempt against what the site had said to it, and
+// gives the state that it leaves its job in.
+func (c *change) outcome(j *storage.Job, a storage.Attempt) storage.JobState {
+	c.move(outcomeKinds[a.Outcome], "%s#%d", name(j), a.Generation)
+	said := c.w.site.said(claim{j.ID, a.Generation})
+	wants := func(answers ...answer) {
+		if !slices.Contains(answers, said) {
+			c.wrong("%s: attempt %d ended %s, the site had said %q to it", name(j), a.Generation, a.Outcome, said)
+		}
+	}
+	switch a.Outcome {
+	case storage.OutcomeComplete:
+		wants(itsPage)
+		c.completed = append(c.completed, j)
+		return storage.StateComplete
+	case storage.OutcomeFail: // the target's own fault; a status is seen also when it comes late
+		wants(itsPage, itLate)
+		c.failed = append(c.failed, j)
+		return storage.StateFailed
+	case storage.OutcomeRetry:
+		wants(notItself, itLate)
+		return storage.StateRetryable
+	}
+	return storage.StatePending
+}
+
+// counts wants only attempts to count that should: no stop, no crash and no
+// account burns one. What is terminal is not touched at all.
+func (c *change) counts(old, next *storage.Job, ended []storage.Attempt) {
+	burnt := 0
+	for _, a := range ended {
+		if a.Outcome != storage.OutcomeReleased && a.Outcome != storage.OutcomeRescued {
+			burnt++
+		}
+	}
+	if next.Attempts != old.Attempts+uint32(burnt) {
+		c.wrong("%s: %d attempts counted, then %d", name(next), old.Attempts, next.Attempts)
+	}
+	if old.State.Terminal() && !reflect.DeepEqual(old, next) {
+		c.wrong("%s was %s and has changed", name(next), old.State)
+	}
+}
+
+// observations wants each to have changed only with the job that it names,
+// never to vanish, and content only under a new revision.
+func (c *change) observations() {
+	for key, old := range c.old.observations {
+		if c.next.observations[key] == nil {
+			c.wrong("observation %s is gone: %+v", key, old)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.next.observations)) {
+		old, next := c.old.observations[key], c.next.observations[key]
+		if reflect.DeepEqual(old, next) {
+			continue
+		}
+		byJob := func(j *storage.Job) bool { return j.Key.String() == next.Job }
+		if !slices.ContainsFunc(c.completed, byJob) {
+			c.wrong("observation %s changed without job %s", key, next.Job)
+		}
+		was := 0
+		if old != nil {
+			was = old.Revision
+		}
+		if next.Revision < was || next.Revision == was && !bytes.Equal(old.Data, next.Data) {
+			c.wrong("observation %s went from revision %d to %d: %s", key, was, next.Revision, next.Data)
+		}
+		for ; was < next.Revision; was++ {
+			c.written = append(c.written, fact{next, was == 0})
+		}
+	}
+	for _, j := range c.completed {
+		key := storage.JobKey{Source: j.Key.Source, Target: j.Key.Target}.String()
+		if c.next.observations[key] == nil {
+			c.wrong("%s is complete without an observation", name(j))
+		}
+	}
+}
+
+// outbox wants one event for each thing that a sink is to be told, in the
+// transaction that made it so, and none else.
+func (c *change) outbox(sink string) {
+	had := map[uint64]bool{}
+	for _, e := range c.old.pending[sink] {
+		had[e.Seq] = true
+	}
+	var got []string
+	for _, e := range c.next.pending[sink] {
+		if !had[e.Seq] {
+			got = append(got, e.Type+" "+e.Key)
+		}
+		delete(had, e.Seq)
+	}
+	if len(had) > 0 {
+		c.move(acknowledge, "%d of %s", len(had), sink)
+	}
+	slices.Sort(got)
+	if want := c.wanted(sink); !slices.Equal(got, want) {
+		c.wrong("sink %s got events %q, want %q", sink, got, want)
+	}
+}
+
+// wanted are the events that a sink is to get of this transaction.
+func (c *change) wanted(sink string) []string {
+	var list []string
+	want := func(event, source, key string) {
+		if c.w.catalog.wants(source, sink, event) {
+			list = append(list, event+" "+key)
+		}
+	}
+	for _, f := range c.written {
+		event := storage.EventUpdated
+		if f.first {
+			event = storage.EventCreated
+		}
+		want(event, f.Key.Source, f.Key.String())
+	}
+	for _, j := range c.completed {
+		want(storage.EventJobComplete, j.Key.Source, j.Key.String())
+	}
+	for _, j := range c.failed {
+		want(storage.EventJobFailed, j.Key.Source, j.Key.String())
+	}
+	slices.Sort(list)
+	return list
+}
+
+// name is a job's for the trace.
+func name(j *storage.Job) string {
+	text := j.Key.Source + "/" + j.Key.Target
+	if !j.Window.IsZero() {
+		text += fmt.Sprintf("@%d", j.Window.Day())
+	}
+	return text
+}

@@ -1,0 +1,8 @@
+//go:build !race
+
+package simulation
+
+const (
+	defaultSeeds = 200
+	replayed     = 20
+)
