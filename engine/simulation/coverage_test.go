@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // boundary is one side of a transaction that made a move of a kind.
@@ -13,12 +14,13 @@ type boundary struct {
 	side side
 }
 
-// coverage counts what happened, over all worlds. All of it runs under the one
-// processor that the test allows itself, in one bubble at a time.
+// coverage counts what happened, over all worlds.
 type coverage struct {
-	seeds      int
+	seeds int
+
+	mu         sync.Mutex
 	faults     map[string]int
-	boundaries map[boundary]int
+	boundaries map[boundary]int // at which a life ended
 }
 
 func newCoverage() *coverage {
@@ -33,6 +35,22 @@ func newCoverage() *coverage {
 	return c
 }
 
+// fault counts one that happened.
+func (c *coverage) fault(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.faults[name]++
+}
+
+// ended counts a life that ended at a transaction.
+func (c *coverage) ended(at side, kinds []kind) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range kinds {
+		c.boundaries[boundary{k, at}]++
+	}
+}
+
 // String is the table of all counts.
 func (c *coverage) String() string {
 	var b strings.Builder
@@ -40,7 +58,7 @@ func (c *coverage) String() string {
 	for _, name := range slices.Sorted(maps.Keys(c.faults)) {
 		fmt.Fprintf(&b, "%-40s %8d\n", name, c.faults[name])
 	}
-	fmt.Fprintf(&b, "\n%-40s %8s %8s\n", "power gone at the boundary of", before, after)
+	fmt.Fprintf(&b, "\n%-40s %8s %8s\n", "life ended at the boundary of", before, after)
 	for _, k := range kinds {
 		fmt.Fprintf(&b, "%-40s %8d %8d\n", k, c.boundaries[boundary{k, before}], c.boundaries[boundary{k, after}])
 	}

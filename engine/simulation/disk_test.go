@@ -103,7 +103,11 @@ func (d *disk) beforeBegin() error {
 	n := d.begun
 	d.mu.Unlock()
 	time.Sleep(d.w.seed.until(time.Millisecond, "begin", n))
-	return d.failure()
+	err := d.failure()
+	if err != nil && err != errPowerOff { // the store has been told, and what the kernel dropped it would not write again
+		d.w.failf("a store goes on after its disk has failed")
+	}
+	return err
 }
 
 // failure is why nothing is written any more; nil: all is well.
@@ -158,9 +162,7 @@ func (d *disk) afterCommit() error {
 		return nil
 	}
 	d.w.met(c.fault)
-	for _, k := range kinds {
-		d.w.coverage.boundaries[boundary{k, c.side}]++
-	}
+	d.w.coverage.ended(c.side, kinds)
 	d.w.logf("the end comes %s it", c.side)
 	if c.side == before {
 		d.extra = true

@@ -129,14 +129,18 @@ func (st *state) open() (jobs, events int) {
 type ledger struct {
 	w *world
 
-	mu     sync.Mutex
-	now    *state
-	byURL  map[string]uint64
-	events map[string]*storage.Event // all that ever were, by id
+	mu        sync.Mutex
+	now       *state
+	byURL     map[string]uint64
+	stillborn map[claim]bool            // see change
+	events    map[string]*storage.Event // all that ever were, by id
 }
 
 func newLedger(w *world) *ledger {
-	return &ledger{w: w, now: &state{}, byURL: map[string]uint64{}, events: map[string]*storage.Event{}}
+	return &ledger{
+		w: w, now: &state{}, byURL: map[string]uint64{},
+		stillborn: map[claim]bool{}, events: map[string]*storage.Event{},
+	}
 }
 
 // find gives the durable job of a URL.
@@ -145,6 +149,20 @@ func (l *ledger) find(url string) (*storage.Job, bool) {
 	defer l.mu.Unlock()
 	j := l.now.jobs[l.byURL[url]]
 	return j, j != nil
+}
+
+// claim gives the claim under which a URL may be asked for now, and whether
+// there is one. Who got a claim that was taken back at once may ask, too: it
+// cannot know.
+func (l *ledger) claim(url string) (claim, bool) {
+	j, known := l.find(url)
+	if !known {
+		return claim{}, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := claim{j.ID, j.Generation}
+	return c, j.State == storage.StateRunning || l.stillborn[c]
 }
 
 // state is the present one. It is not changed any more.
@@ -225,6 +243,9 @@ func (l *ledger) explain(next *state) []kind {
 	if len(c.kinds) == 0 { // the store does not show what it remembers of hosts
 		c.move(forget, "a host's wish")
 	}
+	for _, claim := range c.stillborn {
+		l.stillborn[claim] = true
+	}
 	l.w.logf("commit %s", strings.Join(c.told, ", "))
 	return c.kinds
 }
@@ -238,6 +259,7 @@ type change struct {
 	completed []*storage.Job
 	failed    []*storage.Job
 	written   []fact
+	stillborn []claim // whose lease was taken back in the transaction that gave it
 }
 
 // fact is one revision of an observation.
@@ -264,20 +286,35 @@ func (c *change) job(id uint64) {
 		old = &storage.Job{ID: id, State: storage.StatePending}
 	}
 	at, generation := old.State, old.Generation
+	promoted := func() {
+		if at == storage.StateRetryable {
+			c.move(promote, "%s", name(next))
+			at = storage.StatePending
+		}
+	}
+	claimed := func() {
+		if promoted(); at == storage.StatePending {
+			generation++
+			c.move(claimed, "%s#%d", name(next), generation)
+			at = storage.StateRunning
+		}
+	}
 	for _, a := range ended {
+		if a.Generation == generation+1 {
+			claimed()
+			c.stillborn = append(c.stillborn, claim{id, generation})
+		}
 		if at != storage.StateRunning || a.Generation != generation {
 			c.wrong("%s: attempt %d ended %s, the job was %s in generation %d", name(next), a.Generation, a.Outcome, at, generation)
 		}
 		at = c.outcome(next, a)
 	}
-	if at == storage.StateRetryable && (next.State == storage.StatePending || next.Generation > generation) {
-		c.move(promote, "%s", name(next))
-		at = storage.StatePending
-	}
-	if at == storage.StatePending && next.Generation == generation+1 {
-		c.move(claimed, "%s#%d", name(next), next.Generation)
-		at, generation = storage.StateRunning, next.Generation
-	} else if at == storage.StateRunning && len(ended) == 0 && !next.LeaseUntil.Equal(old.LeaseUntil) {
+	switch {
+	case next.Generation == generation+1:
+		claimed()
+	case next.State == storage.StatePending:
+		promoted()
+	case at == storage.StateRunning && !next.LeaseUntil.Equal(old.LeaseUntil):
 		c.move(renew, "%s#%d", name(next), generation)
 	}
 	if at != next.State || generation != next.Generation {

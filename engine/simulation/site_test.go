@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"semel/engine/fetch"
-	"semel/storage"
 )
 
 // claim is a job under one of its generations: what allows one request.
@@ -154,14 +153,10 @@ func (s *site) enter(l *life, req *http.Request) *visit {
 	if l.dead() {
 		return v
 	}
-	job, known := s.w.ledger.find(v.url)
-	if !known {
-		s.w.failf("%s was asked for without a job", v.url)
-		return v
-	}
-	v.claim = claim{job.ID, job.Generation}
-	if _, twice := s.answers[v.claim]; twice || job.State != storage.StateRunning {
-		s.w.failf("%s was asked for: its job is %s in generation %d, which has asked before: %v", v.url, job.State, job.Generation, twice)
+	var claimed bool
+	v.claim, claimed = s.w.ledger.claim(v.url)
+	if _, twice := s.answers[v.claim]; twice || !claimed {
+		s.w.failf("%s was asked for: claimed %v, in generation %d, asked for in that before %v", v.url, claimed, v.claim.generation, twice)
 	}
 	s.answers[v.claim] = noAnswer
 	return v

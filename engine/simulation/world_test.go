@@ -160,7 +160,7 @@ func (w *world) deliver(sink string, e *storage.Event) {
 
 // met counts a fault that happened.
 func (w *world) met(fault string) {
-	w.coverage.faults[fault]++
+	w.coverage.fault(fault)
 	w.logf("fault: %s", fault)
 }
 
