@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -24,7 +25,8 @@ const (
 
 // tree walks all pages in use, and refuses what bbolt would die of when it
 // searches a file for free pages or checks it: it does both in goroutines of its
-// own, where nobody can recover.
+// own, where nobody can recover, and the search does not outlive a fault that it
+// finds itself.
 type tree struct {
 	file io.ReaderAt
 	seen []bool // by page, as many as there are
@@ -37,12 +39,12 @@ func checkTree(file io.ReaderAt) error {
 		return err
 	}
 	t := &tree{file: file, seen: make([]bool, meta.end)}
-	return t.page(meta.root)
+	return t.page(meta.root, keyRange{})
 }
 
-// page checks a page and what is below it. No page is met twice, so that this
+// page checks a page and what is below it, all keys of which lie in keys. No page is met twice, so that this
 // ends and is no deeper than the tree.
-func (t *tree) page(id uint64) error {
+func (t *tree) page(id uint64, keys keyRange) error {
 	if id < 2 || id >= uint64(len(t.seen)) {
 		return fmt.Errorf("%w: page %d of %d is in its tree", ErrUnreadable, id, len(t.seen))
 	}
@@ -66,14 +68,14 @@ func (t *tree) page(id uint64) error {
 			return err
 		}
 	}
-	if err := t.elements(page); err != nil {
+	if err := t.elements(page, keys); err != nil {
 		return fmt.Errorf("page %d: %w", id, err)
 	}
 	return nil
 }
 
 // elements checks the elements of a page, and what is below them.
-func (t *tree) elements(page []byte) error {
+func (t *tree) elements(page []byte, keys keyRange) error {
 	kind, count := binary.LittleEndian.Uint16(page[8:]), int(binary.LittleEndian.Uint16(page[10:]))
 	if kind != branchPage && kind != leafPage {
 		return fmt.Errorf("%w: its kind is %#x", ErrUnreadable, kind)
@@ -81,14 +83,25 @@ func (t *tree) elements(page []byte) error {
 	if pageHeader+count*elementLength > len(page) || kind == branchPage && count == 0 {
 		return fmt.Errorf("%w: it has %d elements", ErrUnreadable, count)
 	}
-	for i := range count {
-		at := pageHeader + i*elementLength
-		element := page[at : at+elementLength]
-		var err error
-		if kind == branchPage {
-			err = t.branch(element, page[at:])
-		} else {
-			err = t.leaf(element, page[at:])
+	list := make([]element, count)
+	for i := range list {
+		var ok bool
+		if list[i], ok = readElement(page, kind, pageHeader+i*elementLength); !ok {
+			return fmt.Errorf("%w: element %d ends behind its page", ErrUnreadable, i)
+		}
+		if !keys.holds(list[i].key) || i > 0 && bytes.Compare(list[i-1].key, list[i].key) >= 0 {
+			return fmt.Errorf("%w: the key of element %d is out of order", ErrUnreadable, i)
+		}
+	}
+	for i, e := range list {
+		err := error(nil)
+		switch {
+		case kind == branchPage && i+1 < count:
+			err = t.page(e.child, keyRange{e.key, list[i+1].key})
+		case kind == branchPage:
+			err = t.page(e.child, keyRange{e.key, keys.to})
+		case e.bucket:
+			err = t.bucket(e.value)
 		}
 		if err != nil {
 			return fmt.Errorf("element %d: %w", i, err)
@@ -97,34 +110,53 @@ func (t *tree) elements(page []byte) error {
 	return nil
 }
 
-// branch checks an element of a branch; rest is the page from there on.
-func (t *tree) branch(element, rest []byte) error {
-	key := uint64(binary.LittleEndian.Uint32(element)) + uint64(binary.LittleEndian.Uint32(element[4:]))
-	if key > uint64(len(rest)) {
-		return fmt.Errorf("%w: its key ends behind its page", ErrUnreadable)
-	}
-	return t.page(binary.LittleEndian.Uint64(element[8:]))
+// keyRange is where the keys below an element of a branch lie: from is one of
+// them, to is not. Nil is no bound.
+type keyRange struct{ from, to []byte }
+
+func (r keyRange) holds(key []byte) bool {
+	return bytes.Compare(r.from, key) <= 0 && (r.to == nil || bytes.Compare(key, r.to) < 0)
 }
 
-// leaf checks an element of a leaf; rest is the page from there on.
-func (t *tree) leaf(element, rest []byte) error {
-	value := uint64(binary.LittleEndian.Uint32(element[4:])) + uint64(binary.LittleEndian.Uint32(element[8:]))
-	end := value + uint64(binary.LittleEndian.Uint32(element[12:]))
-	if end > uint64(len(rest)) {
-		return fmt.Errorf("%w: its value ends behind its page", ErrUnreadable)
+// element is one of a page; its slices are parts of it.
+type element struct {
+	key    []byte
+	child  uint64 // of a branch
+	value  []byte // of a leaf
+	bucket bool   // the value is a bucket
+}
+
+// readElement reads the element at a place of a page; false: it does not fit.
+func readElement(page []byte, kind uint16, at int) (e element, ok bool) {
+	head := page[at : at+elementLength]
+	u32 := func(i int) uint64 { return uint64(binary.LittleEndian.Uint32(head[i:])) }
+	if kind == branchPage {
+		start := uint64(at) + u32(0)
+		end := start + u32(4)
+		if end > uint64(len(page)) {
+			return e, false
+		}
+		return element{key: page[start:end], child: binary.LittleEndian.Uint64(head[8:])}, true
 	}
-	if binary.LittleEndian.Uint32(element)&bucketElement == 0 {
-		return nil
+	start := uint64(at) + u32(4)
+	middle := start + u32(8)
+	end := middle + u32(12)
+	if end > uint64(len(page)) {
+		return e, false
 	}
-	bucket := rest[value:end]
-	if len(bucket) < bucketHeader {
-		return fmt.Errorf("%w: a bucket of %d bytes", ErrUnreadable, len(bucket))
+	return element{key: page[start:middle], value: page[middle:end], bucket: u32(0)&bucketElement != 0}, true
+}
+
+// bucket checks the bucket that a value stands for.
+func (t *tree) bucket(value []byte) error {
+	if len(value) < bucketHeader {
+		return fmt.Errorf("%w: a bucket of %d bytes", ErrUnreadable, len(value))
 	}
-	if root := binary.LittleEndian.Uint64(bucket); root != 0 {
-		return t.page(root)
+	if root := binary.LittleEndian.Uint64(value); root != 0 {
+		return t.page(root, keyRange{})
 	}
-	if bucket = bucket[bucketHeader:]; len(bucket) < pageHeader {
+	if value = value[bucketHeader:]; len(value) < pageHeader {
 		return fmt.Errorf("%w: a bucket without a page", ErrUnreadable)
 	}
-	return t.elements(bucket)
+	return t.elements(value, keyRange{})
 }

@@ -43,7 +43,7 @@ func findPage(t *testing.T, file []byte, kind uint16) uint64 {
 		t.Fatal(err)
 	}
 	tree := &tree{file: bytes.NewReader(file), seen: make([]bool, meta.end)}
-	if err := tree.page(meta.root); err != nil {
+	if err := tree.page(meta.root, keyRange{}); err != nil {
 		t.Fatal(err)
 	}
 	for id, seen := range tree.seen {
@@ -53,6 +53,16 @@ func findPage(t *testing.T, file []byte, kind uint16) uint64 {
 	}
 	t.Fatalf("no page of kind %d", kind)
 	return 0
+}
+
+// swap exchanges the places of two neighbouring elements of a leaf.
+func swap(a, b []byte) {
+	var first [elementLength]byte
+	copy(first[:], a)
+	copy(a[:elementLength], b)
+	copy(b, first[:])
+	binary.LittleEndian.PutUint32(a[4:], binary.LittleEndian.Uint32(a[4:])+elementLength)
+	binary.LittleEndian.PutUint32(b[4:], binary.LittleEndian.Uint32(b[4:])-elementLength)
 }
 
 // TestCheckTree: whatever bbolt would die of is told instead.
@@ -78,11 +88,13 @@ func TestCheckTree(t *testing.T) {
 		"no kind":                {leaf, func(p []byte) { u16(p[8:], 0) }, "its kind is 0x0"},
 		"too many elements":      {leaf, func(p []byte) { u16(p[10:], 1<<15) }, "it has 32768 elements"},
 		"empty branch":           {branch, func(p []byte) { u16(p[10:], 0) }, "it has 0 elements"},
-		"long key":               {branch, func(p []byte) { u32(p[20:], 1<<31) }, "its key ends behind its page"},
+		"long key":               {branch, func(p []byte) { u32(p[20:], 1<<31) }, "element 0 ends behind its page"},
 		"circle":                 {branch, func(p []byte) { u64(p[24:], branch) }, "in its tree twice"},
 		"child out of the file":  {branch, func(p []byte) { u64(p[24:], 1<<40) }, "page 1099511627776 of"},
 		"child is a meta page":   {branch, func(p []byte) { u64(p[24:], 1) }, "page 1 of"},
-		"long value":             {leaf, func(p []byte) { u32(p[28:], 1<<31) }, "its value ends behind its page"},
+		"long value":             {leaf, func(p []byte) { u32(p[28:], 1<<31) }, "element 0 ends behind its page"},
+		"key of another place":   {leaf, func(p []byte) { p[pageHeader+binary.LittleEndian.Uint32(p[20:])] = 0xff }, "the key of element 0 is out of order"},
+		"keys out of order":      {leaf, func(p []byte) { swap(p[pageHeader:], p[pageHeader+elementLength:]) }, "is out of order"},
 		"short bucket":           {meta.root, func(p []byte) { u32(p[28:], 8) }, "a bucket of 8 bytes"},
 		"bucket without a page":  {meta.root, func(p []byte) { u32(p[28:], 16); u64(bucket(p), 0) }, "a bucket without a page"},
 		"bucket with a bad page": {meta.root, func(p []byte) { u64(bucket(p), leaf+1<<30) }, "is in its tree"},
