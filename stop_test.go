@@ -120,8 +120,12 @@ func TestStop(t *testing.T) {
 			}
 			release()
 			want := fmt.Sprintf(`"completed":%d,"failed":0,"retried":0,"released":0,"stale":0,"rescued":%d,"open":0`, stopJobs, c.held)
-			if summary := f.ok("run", "--once", "--json"); !strings.Contains(summary, want) {
+			summary, stderr, _ := f.semel("run", "--once", "--json")
+			if !strings.Contains(summary, want) {
 				t.Errorf("the next run says %s, want %s", summary, want)
+			}
+			if atOnce := strings.Contains(stderr, "took back the leases of a process that died"); atOnce != c.twice {
+				t.Errorf("leases were taken back at the start: %v, want %v\n%s", atOnce, c.twice, stderr)
 			}
 		})
 	}
