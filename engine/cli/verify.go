@@ -78,6 +78,9 @@ func (a *app) verifyTwice(ctx context.Context, service api.Service, source strin
 			"if the rules were changed, raise parser.version; if not, report this with one of the pages"}
 	case a.json:
 		return a.line(result)
+	case result.Pages == 0:
+		a.notef("there is no page of %s to read again: store.bodies = \"all\" keeps those of attempts to come", source)
+		return nil
 	}
 	a.printf("source %s: %s read again, %s compared and equal, checksum %s\n", source, count(result.Pages, "page"), count(result.Rows, "observation"), result.Checksum)
 	if result.Missing > 0 {
