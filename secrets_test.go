@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"semel/engine/gateway"
+	"semel/storage"
 )
 
 // TestSecrets runs with good and bad logins, over each kind of proxy, and then
@@ -71,6 +72,7 @@ func TestSecrets(t *testing.T) {
 				}
 				search(t, "output", printed.Bytes(), secrets)
 				searchFiles(t, f.dir, secrets)
+				searchPages(t, f.path("semel.db"), secrets)
 				if password == bad && !strings.Contains(printed.String(), "[7]") && proxy != "http://127.0.0.1:1" {
 					t.Errorf("a refused login did not end with exit 7:\n%s", &printed)
 				}
@@ -81,6 +83,8 @@ func TestSecrets(t *testing.T) {
 
 func secretsConfig(proxy, site, tls string) string {
 	return fmt.Sprintf(`version = 1
+[store]
+bodies = "all"
 [engine]
 allow_private = true
 [host."*"]
@@ -149,5 +153,34 @@ func searchFiles(t *testing.T, dir string, secrets []string) {
 	})
 	if err != nil || files < 2 {
 		t.Errorf("looked at %d files: %v", files, err)
+	}
+}
+
+// searchPages looks into the kept pages, which are compressed in their files.
+func searchPages(t *testing.T, path string, secrets []string) {
+	t.Helper()
+	s, err := storage.Open(path, storage.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for id := uint64(1); id <= 4; id++ {
+		var attempts []storage.Attempt
+		if err := s.View(func(tx *storage.Tx) (err error) {
+			attempts, err = tx.Attempts(id)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range attempts {
+			if a.Page.IsZero() {
+				continue
+			}
+			page, err := s.ReadPage(a.Page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			search(t, fmt.Sprintf("the page of job %d, attempt %d", id, a.Generation), page, secrets)
+		}
 	}
 }
