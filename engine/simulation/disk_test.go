@@ -127,10 +127,10 @@ func (d *disk) beforeCommit() error {
 		return d.off
 	case d.full:
 		d.w.met("full disk")
-		return &fs.PathError{Op: "write", Path: d.path, Err: syscall.ENOSPC}
+		return &fs.PathError{Op: "write", Path: filepath.Base(d.path), Err: syscall.ENOSPC}
 	case d.badWrite != "":
 		d.w.met(d.badWrite)
-		return d.end(d.read(nil), &fs.PathError{Op: "write", Path: d.path, Err: syscall.EIO})
+		return d.end(d.read(nil), &fs.PathError{Op: "write", Path: filepath.Base(d.path), Err: syscall.EIO})
 	case d.cut != nil && d.cut.side == before:
 		d.copied = d.read(d.copied[:0])
 	}

@@ -285,42 +285,56 @@ func (c *change) job(id uint64) {
 		c.move(enqueue, "%s", name(next))
 		old = &storage.Job{ID: id, State: storage.StatePending}
 	}
-	at, generation := old.State, old.Generation
-	promoted := func() {
-		if at == storage.StateRetryable {
-			c.move(promote, "%s", name(next))
-			at = storage.StatePending
-		}
-	}
-	claimed := func() {
-		if promoted(); at == storage.StatePending {
-			generation++
-			c.move(claimed, "%s#%d", name(next), generation)
-			at = storage.StateRunning
-		}
-	}
+	p := &path{c, next, old.State, old.Generation}
 	for _, a := range ended {
-		if a.Generation == generation+1 {
-			claimed()
-			c.stillborn = append(c.stillborn, claim{id, generation})
+		if a.Generation == p.generation+1 {
+			p.claim()
+			c.stillborn = append(c.stillborn, claim{id, p.generation})
 		}
-		if at != storage.StateRunning || a.Generation != generation {
-			c.wrong("%s: attempt %d ended %s, the job was %s in generation %d", name(next), a.Generation, a.Outcome, at, generation)
-		}
-		at = c.outcome(next, a)
+		p.end(a)
 	}
 	switch {
-	case next.Generation == generation+1:
-		claimed()
+	case next.Generation == p.generation+1:
+		p.claim()
 	case next.State == storage.StatePending:
-		promoted()
-	case at == storage.StateRunning && !next.LeaseUntil.Equal(old.LeaseUntil):
-		c.move(renew, "%s#%d", name(next), generation)
+		p.promote()
+	case p.at == storage.StateRunning && !next.LeaseUntil.Equal(old.LeaseUntil):
+		c.move(renew, "%s#%d", name(next), p.generation)
 	}
-	if at != next.State || generation != next.Generation {
+	if p.at != next.State || p.generation != next.Generation {
 		c.wrong("%s: it was %s in generation %d and is %s in %d", name(next), old.State, old.Generation, next.State, next.Generation)
 	}
 	c.counts(old, next, ended)
+}
+
+// path is a job on its way through one transaction.
+type path struct {
+	c          *change
+	job        *storage.Job // as it is afterwards
+	at         storage.JobState
+	generation uint32
+}
+
+func (p *path) promote() {
+	if p.at == storage.StateRetryable {
+		p.c.move(promote, "%s", name(p.job))
+		p.at = storage.StatePending
+	}
+}
+
+func (p *path) claim() {
+	if p.promote(); p.at == storage.StatePending {
+		p.generation++
+		p.c.move(claimed, "%s#%d", name(p.job), p.generation)
+		p.at = storage.StateRunning
+	}
+}
+
+func (p *path) end(a storage.Attempt) {
+	if p.at != storage.StateRunning || a.Generation != p.generation {
+		p.c.wrong("%s: attempt %d ended %s, the job was %s in generation %d", name(p.job), a.Generation, a.Outcome, p.at, p.generation)
+	}
+	p.at = p.c.outcome(p.job, a)
 }
 
 // outcome checks one ended attempt against what the site had said to it, and

@@ -47,6 +47,9 @@ func (w *world) live(n int) {
 	l.work(ctx, "engine")
 	close(l.ended)
 	l.group.Wait()
+	if w.disk.failure() == nil {
+		l.check()
+	}
 	// A dead process that has met no failpoint does not know that it is dead.
 	_ = l.store.Update(context.Background(), func(*storage.Tx) error { return nil })
 	if err := l.store.Close(); err != nil {

@@ -17,27 +17,28 @@ type event struct {
 	befall func(l *life, name string)
 }
 
-// endings are how a life may be made to end, the crashes at a boundary more
-// often than others: there are many boundaries. One that waits for a moment
-// which does not come lets the life end on its own.
-var endings = []event{
-	{"crash before a commit", cutAt(before, errPowerOff)},
-	{"crash before a commit", cutAt(before, errPowerOff)},
-	{"crash before a commit", cutAt(before, errPowerOff)},
-	{"crash after a commit", cutAt(after, errPowerOff)},
-	{"crash after a commit", cutAt(after, errPowerOff)},
-	{"crash after a commit", cutAt(after, errPowerOff)},
+// endings are how a life may be made to end. One that waits for a moment which
+// does not come lets the life end on its own.
+var endings = slices.Concat(slices.Repeat(crashes, 3), []event{
 	{"failing fsync, nothing was written", cutAt(before, syscall.EIO)},
 	{"failing fsync, all was written", cutAt(after, syscall.EIO)},
 	{"failing write", failWrite},
 	{"crash between commits", crash},
 	{"clean stop", stop},
 	{"a second engine takes over", takeOver},
+})
+
+// crashes come more often than other endings: there are many boundaries.
+var crashes = []event{
+	{"crash before a commit", cutAt(before, errPowerOff)},
+	{"crash after a commit", cutAt(after, errPowerOff)},
 }
 
 // disturbances do not end a life.
 var disturbances = []event{
 	{"clock jumps ahead", jump(time.Second, 6*time.Hour)},
+	// Further back would show nothing more: a process waits a jump out, since
+	// here also what it has in memory is wall clock.
 	{"clock jumps back", jump(-20*time.Minute, -time.Second)},
 	{"full disk", spell(40*time.Second, (*disk).setFull)},
 	{"slow commits", spell(40*time.Second, (*disk).setSlow)},
@@ -61,7 +62,7 @@ func (l *life) plan() {
 	}
 }
 
-// later does something at a time of the life's first half minute, unless the
+// later does something at a time of a life's first 20 seconds, unless the
 // engine has ended before.
 func (l *life) later(what string, do func()) {
 	at := l.draw("time of", what).between(0, 20*time.Second)
