@@ -60,6 +60,7 @@ type disk struct {
 	mu       sync.Mutex
 	begun    int    // transactions of all lives
 	full     bool   // there is no room
+	lacked   bool   // there was none for a transaction of this life
 	slow     bool   // each commit takes seconds
 	badWrite string // the next write fails, by this name; "": it does not
 	cut      *cut   // nil: none is to come
@@ -126,6 +127,7 @@ func (d *disk) beforeCommit() error {
 	case d.off != nil:
 		return d.off
 	case d.full:
+		d.lacked = true
 		d.w.met("full disk")
 		return &fs.PathError{Op: "write", Path: filepath.Base(d.path), Err: syscall.ENOSPC}
 	case d.badWrite != "":
@@ -219,7 +221,7 @@ func (d *disk) on(powerOff func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.powerOff = powerOff
-	d.full, d.slow, d.badWrite, d.cut, d.off, d.extra = false, false, "", nil, nil, false
+	d.full, d.lacked, d.slow, d.badWrite, d.cut, d.off, d.extra = false, false, false, "", nil, nil, false
 }
 
 // set changes the disk under a running process.
@@ -231,6 +233,12 @@ func (d *disk) set(change func(*disk)) {
 
 func (d *disk) setFull(yes bool) { d.set(func(d *disk) { d.full = yes }) }
 func (d *disk) setSlow(yes bool) { d.set(func(d *disk) { d.slow = yes }) }
+
+func (d *disk) wasFull() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lacked
+}
 
 // settle ends a life: what was not durable is gone. A store that knew must have
 // left the file alone.

@@ -18,9 +18,10 @@
 //     always the same (site_test.go);
 //   - a disk: a store file whose commits take a little time of the bubble, and
 //     which keeps, when the power goes, what was durable then (disk_test.go);
-//   - a clock that is the bubble's and a jump or two (world_test.go);
+//   - a clock that is the bubble's and a jump or two (clock_test.go);
 //   - one life after another of the process that collects: a store, an engine,
-//     a consumer of events, and one who submits jobs (life_test.go);
+//     consumers of events, and one who submits jobs (life_test.go), and what is
+//     to befall it (plan_test.go);
 //   - a ledger of what is durable, which reads the store after each commit and
 //     wants an explanation of every change (ledger_test.go).
 //
@@ -32,8 +33,8 @@
 // # What is checked
 //
 // At each commit: every job has made only moves that the table of transitions
-// knows, under a generation of its own, with one attempt for each claim; an
-// outcome is the one that the site gave to that very claim; an observation has
+// knows, none before its time, with one generation and one attempt for each
+// claim; an outcome is the one that the site gave to that very claim; an observation has
 // changed only with the job that it came from, and its event with it; nothing
 // terminal moved.
 //
@@ -43,7 +44,8 @@
 // At each delivery: the event was durable before.
 //
 // After each crash: Check is clean, and the store holds exactly what the ledger
-// says. A store that has stopped writes nothing more, not even when closed.
+// says. A store that has stopped writes nothing more, not even when closed. After
+// a stop no lease is held.
 //
 // At the end: the exports are those of a calm world, jobs are in its states for
 // its reasons, each event was delivered at least once under its id, each job

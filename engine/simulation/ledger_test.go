@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"semel/storage"
 )
@@ -285,7 +286,7 @@ func (c *change) job(id uint64) {
 		c.move(enqueue, "%s", name(next))
 		old = &storage.Job{ID: id, State: storage.StatePending}
 	}
-	p := &path{c, next, old.State, old.Generation}
+	p := &path{c, next, old.State, old.Generation, old.NextAt}
 	for _, a := range ended {
 		if a.Generation == p.generation+1 {
 			p.claim()
@@ -313,12 +314,18 @@ type path struct {
 	job        *storage.Job // as it is afterwards
 	at         storage.JobState
 	generation uint32
+	due        time.Time // where it waits
 }
 
+// promote ends the wait: by some time that the clock has shown, it is over.
 func (p *path) promote() {
-	if p.at == storage.StateRetryable {
-		p.c.move(promote, "%s", name(p.job))
-		p.at = storage.StatePending
+	if p.at != storage.StateRetryable {
+		return
+	}
+	p.c.move(promote, "%s", name(p.job))
+	p.at = storage.StatePending
+	if p.due.After(p.c.w.clock.latest()) {
+		p.c.wrong("%s waits until %s and was promoted before", name(p.job), p.due)
 	}
 }
 
@@ -334,7 +341,7 @@ func (p *path) end(a storage.Attempt) {
 	if p.at != storage.StateRunning || a.Generation != p.generation {
 		p.c.wrong("%s: attempt %d ended %s, the job was %s in generation %d", name(p.job), a.Generation, a.Outcome, p.at, p.generation)
 	}
-	p.at = p.c.outcome(p.job, a)
+	p.at, p.due = p.c.outcome(p.job, a), a.NextAt
 }
 
 // outcome checks one ended attempt against what the site had said to it, and

@@ -49,6 +49,7 @@ func (w *world) live(n int) {
 	l.group.Wait()
 	if w.disk.failure() == nil {
 		l.check()
+		l.checkLeases()
 	}
 	// A dead process that has met no failpoint does not know that it is dead.
 	_ = l.store.Update(context.Background(), func(*storage.Tx) error { return nil })
@@ -79,6 +80,19 @@ func (l *life) check() {
 	}
 	for _, b := range breaches {
 		l.w.failf("breach: %s", b)
+	}
+}
+
+// checkLeases wants no lease to be held when the engines have ended, unless
+// there was no room to say so.
+func (l *life) checkLeases() {
+	if l.w.disk.wasFull() {
+		return
+	}
+	for _, j := range l.w.ledger.state().jobs {
+		if j.State == storage.StateRunning {
+			l.w.failf("the engine has ended, and %s is running", name(j))
+		}
 	}
 }
 
