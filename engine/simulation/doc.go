@@ -34,9 +34,9 @@
 //
 // At each commit: every job has made only moves that the table of transitions
 // knows, none before its time, with one generation and one attempt for each
-// claim; an outcome is the one that the site gave to that very claim; an observation has
-// changed only with the job that it came from, and its event with it; nothing
-// terminal moved.
+// claim; an outcome is the one that the site gave to that very claim; an
+// observation has changed only with the job that it came from, and its event
+// with it; nothing terminal moved.
 //
 // At each request: its job is claimed durably and has not been asked for under
 // that claim before. In particular nobody asks for what is complete.
@@ -44,8 +44,8 @@
 // At each delivery: the event was durable before.
 //
 // After each crash: Check is clean, and the store holds exactly what the ledger
-// says. A store that has stopped writes nothing more, not even when closed. After
-// a stop no lease is held.
+// says. A store that has stopped writes nothing more, not even when closed.
+// After a stop no lease is held.
 //
 // At the end: the exports are those of a calm world, jobs are in its states for
 // its reasons, each event was delivered at least once under its id, each job
