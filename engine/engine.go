@@ -120,9 +120,8 @@ func (e *Engine) RunOnce(ctx context.Context) (Summary, error) { return e.run(ct
 func (e *Engine) Run(ctx context.Context) (Summary, error) { return e.run(ctx, false) }
 
 func (e *Engine) run(ctx context.Context, once bool) (Summary, error) {
-	// A stop that comes already now is obeyed below, where it is no error.
-	if err := e.takeOver(context.WithoutCancel(ctx)); err != nil {
-		return e.Summary(), err
+	if err := e.takeOver(ctx); err != nil {
+		return e.Summary(), ignoreStop(ctx, err)
 	}
 	s := newScheduler(e, once)
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))

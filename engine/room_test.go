@@ -80,24 +80,29 @@ func TestOneTriesForRoom(t *testing.T) {
 		}
 		defer e.Close()
 		full.Store(true)
+		var mu sync.Mutex
 		var order []int
-		tried := 0
+		var tried atomic.Int64
 		for i := range 8 {
 			go func() {
 				_ = e.update(t.Context(), func(tx *storage.Tx) error {
-					tried++
+					tried.Add(1)
 					return tx.PutRobots(fmt.Sprint(i), 200, nil)
 				})
+				mu.Lock()
+				defer mu.Unlock()
 				order = append(order, i)
 			}()
 			synctest.Wait()
 		}
 		time.Sleep(time.Minute + time.Millisecond)
-		if tried > 8+62 {
-			t.Errorf("%d writes were tried", tried)
+		if n := tried.Load(); n > 8+62 {
+			t.Errorf("%d writes were tried", n)
 		}
 		full.Store(false)
 		time.Sleep(2 * roomWait)
+		mu.Lock()
+		defer mu.Unlock()
 		if !slices.IsSorted(order) || len(order) != 8 {
 			t.Errorf("order %v", order)
 		}
@@ -137,6 +142,24 @@ func TestStopOnAFullDisk(t *testing.T) {
 		sum := runOnce(t, opts)
 		if sum.Completed != 20 || sum.Rescued == 0 {
 			t.Errorf("%+v", sum)
+		}
+	})
+}
+
+// Also one that comes before the first transaction is written.
+func TestStopBeforeTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		fullDisk(t).Store(true)
+		e, err := New(options(s, newSite(products), source(t, 5)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		if _, err := e.Run(ctx); err != nil {
+			t.Error(err)
 		}
 	})
 }
