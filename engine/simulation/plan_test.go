@@ -77,7 +77,7 @@ func (l *life) later(what string, do func()) {
 var often = []kind{enqueue, claimed, renew, complete, retry, promote, acknowledge}
 
 // targets are the kinds that a crash looks for; the rarest stand here again.
-var targets = append(slices.Clone(kinds), enqueue, complete, renew, fail, release, rescue, stale, acknowledge, forget)
+var targets = append(slices.Clone(kinds), enqueue, complete, renew, fail, release, rescue, stale, acknowledge, forget, forget)
 
 // cutAt ends the disk at a boundary: of any transaction or, so that the rare
 // ones have their share, of one of a kind.
