@@ -57,14 +57,17 @@ type disk struct {
 	w    *world
 	path string
 
-	mu       sync.Mutex
-	begun    int    // transactions of all lives
-	full     bool   // there is no room
-	lacked   bool   // there was none for a transaction of this life
-	slow     bool   // each commit takes seconds
-	badWrite string // the next write fails, by this name; "": it does not
-	cut      *cut   // nil: none is to come
-	copied   []byte // the file before the commit that is under way, for a cut before it
+	mu        sync.Mutex
+	begun     int              // transactions of all lives
+	full      bool             // there is no room
+	lacked    bool             // there was none for a transaction of this life
+	slow      bool             // each commit takes seconds
+	badWrite  string           // the next write fails, by this name; "": it does not
+	cut       *cut             // nil: none is to come
+	copied    []byte           // the file before the commit that is under way, for a cut before it
+	pageFault *pageFault       // nil: none is to come
+	synced    map[string]int64 // files of kept pages, as far as they are durable
+
 	off      error  // why nothing is written any more; nil: all is well
 	durable  []byte // the file then
 	extra    bool   // the file may hold more: a commit that was cut off
@@ -74,7 +77,8 @@ type disk struct {
 // newDisk puts a copy of an empty store into a folder.
 func newDisk(w *world, dir string, empty []byte) *disk {
 	d := &disk{w: w, path: filepath.Join(dir, "semel.db")}
-	if err := os.WriteFile(d.path, empty, 0o600); err != nil {
+	err := errors.Join(os.RemoveAll(d.path+storage.PagesSuffix), os.WriteFile(d.path, empty, 0o600))
+	if err != nil {
 		w.failf("making the disk: %v", err)
 	}
 	return d
@@ -92,6 +96,8 @@ func (d *disk) at(p failpoint.Point, path string) error {
 		return d.beforeCommit()
 	case failpoint.AfterCommit:
 		return d.afterCommit()
+	case failpoint.AppendPages, failpoint.SyncPages:
+		return d.keepPages(p)
 	}
 	return nil
 }
@@ -221,7 +227,7 @@ func (d *disk) on(powerOff func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.powerOff = powerOff
-	d.full, d.lacked, d.slow, d.badWrite, d.cut, d.off, d.extra = false, false, false, "", nil, nil, false
+	d.full, d.lacked, d.slow, d.badWrite, d.cut, d.pageFault, d.off, d.extra = false, false, false, "", nil, nil, nil, false
 }
 
 // set changes the disk under a running process.
@@ -254,6 +260,7 @@ func (d *disk) settle() {
 	if err := os.WriteFile(d.path, d.durable, 0o600); err != nil {
 		d.w.failf("restoring the disk: %v", err)
 	}
+	d.tearPages()
 }
 
 // emptyStore is the file of a store that nobody has used.

@@ -17,7 +17,8 @@
 //   - a site with a gateway before it, which answers by URL and, faults aside,
 //     always the same (site_test.go);
 //   - a disk: a store file whose commits take a little time of the bubble, and
-//     which keeps, when the power goes, what was durable then (disk_test.go);
+//     which keeps, when the power goes, what was durable then (disk_test.go), as
+//     do the kept pages beside it (pages_test.go);
 //   - a clock that is the bubble's and a jump or two (clock_test.go);
 //   - one life after another of the process that collects: a store, an engine,
 //     consumers of events, and one who submits jobs (life_test.go), and what is

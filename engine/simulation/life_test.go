@@ -121,7 +121,7 @@ func (l *life) options(owner string) engine.Options {
 		Workers: 16, Lease: lease, Grace: time.Second, UserAgent: "simulation",
 		MaxBodyBytes: 1 << 20, AllowPrivate: true, Pacing: pacing,
 		Proxies: l.w.catalog.proxies, Sources: l.w.catalog.sources,
-		Now: l.w.clock.now, Transport: l,
+		Bodies: engine.BodiesAll, Now: l.w.clock.now, Transport: l,
 	}
 }
 

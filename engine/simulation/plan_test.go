@@ -2,11 +2,13 @@ package simulation
 
 import (
 	"errors"
+	"io/fs"
 	"net/http"
 	"slices"
 	"syscall"
 	"time"
 
+	"semel/failpoint"
 	"semel/storage"
 )
 
@@ -19,10 +21,13 @@ type event struct {
 
 // endings are how a life may be made to end. One that waits for a moment which
 // does not come lets the life end on its own.
-var endings = slices.Concat(slices.Repeat(crashes, 3), []event{
+var endings = slices.Concat(slices.Repeat(crashes, 4), []event{
 	{"failing fsync, nothing was written", cutAt(before, syscall.EIO)},
 	{"failing fsync, all was written", cutAt(after, syscall.EIO)},
 	{"failing write", failWrite},
+	{"crash before pages are appended", failPages(failpoint.AppendPages, errPowerOff)},
+	{"crash before pages are synced", failPages(failpoint.SyncPages, errPowerOff)},
+	{"failing fsync of pages", failPages(failpoint.SyncPages, &fs.PathError{Op: "sync", Err: syscall.EIO})},
 	{"crash between commits", crash},
 	{"clean stop", stop},
 	{"a second engine takes over", takeOver},
@@ -77,7 +82,7 @@ func (l *life) later(what string, do func()) {
 var often = []kind{enqueue, claimed, renew, complete, retry, promote, acknowledge}
 
 // targets are the kinds that a crash looks for; the rarest stand here again.
-var targets = append(slices.Clone(kinds), enqueue, complete, renew, fail, release, rescue, stale, acknowledge, forget, forget)
+var targets = append(slices.Clone(kinds), release, enqueue, enqueue, complete, renew, fail, release, rescue, stale, acknowledge, forget, forget)
 
 // cutAt ends the disk at a boundary: of any transaction or, so that the rare
 // ones have their share, of one of a kind.

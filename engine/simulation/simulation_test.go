@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"semel/storage"
 )
 
 var (
@@ -37,6 +39,7 @@ func TestMain(m *testing.M) {
 	// With one processor goroutines take turns, and what a seed did once it
 	// does again.
 	runtime.GOMAXPROCS(1)
+	storage.KeepPage([]byte("the first makes the compressor, which must not belong to one bubble"))
 	os.Exit(m.Run())
 }
 

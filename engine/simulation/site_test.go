@@ -133,6 +133,9 @@ type visit struct {
 func (l *life) RoundTrip(req *http.Request) (*http.Response, error) {
 	v := l.w.site.enter(l, req)
 	err := v.wait(req.Context(), v.draw("latency").between(20*time.Millisecond, 1500*time.Millisecond))
+	if l.dead() {
+		return nil, errPowerOff
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -146,13 +149,13 @@ func (l *life) RoundTrip(req *http.Request) (*http.Response, error) {
 // enter notes a request, for which a claim must be durable that has made none.
 func (s *site) enter(l *life, req *http.Request) *visit {
 	v := &visit{site: s, life: l, req: req, url: req.URL.String()}
+	if l.dead() { // nobody hears it
+		return v
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked[v.url]++
 	v.nth = s.asked[v.url]
-	if l.dead() {
-		return v
-	}
 	var claimed bool
 	v.claim, claimed = s.w.ledger.claim(v.url)
 	if _, twice := s.answers[v.claim]; twice || !claimed {

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"reflect"
@@ -103,6 +104,7 @@ func (w *world) checkEnd() {
 		for _, a := range st.attempts[id] {
 			if a.Outcome == storage.OutcomeComplete {
 				completed++
+				w.checkPage(j, a)
 			}
 		}
 		if done := j.State == storage.StateComplete; completed > 1 || done != (completed == 1) {
@@ -116,6 +118,13 @@ func (w *world) checkEnd() {
 				w.failf("event %s (%s of %s) was never delivered to %s", id, e.Type, e.Key, sink)
 			}
 		}
+	}
+}
+
+// checkPage wants a complete job to have kept the page that the site has.
+func (w *world) checkPage(j *storage.Job, a storage.Attempt) {
+	if _, body := page(j.URL); a.Page != sha256.Sum256([]byte(body)) {
+		w.failf("%s has kept page %s, the site has another", name(j), a.Page)
 	}
 }
 
