@@ -26,7 +26,12 @@ the folder with the store's name and .pages behind it.
 		Example: "  semel backup /mnt/backup/semel.db",
 		Args:    exactArgs("FILE"),
 	}, func(ctx context.Context, args []string) error {
-		return a.reading(ctx, func(_ *config.Config, service api.Service) error { return a.backup(ctx, service, args[0]) })
+		return a.reading(ctx, func(c *config.Config, service api.Service) error {
+			if err := refuseOwnFiles(c, args[0]); err != nil {
+				return err
+			}
+			return a.backup(ctx, service, args[0])
+		})
 	})
 }
 

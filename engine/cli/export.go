@@ -55,7 +55,7 @@ func (a *app) exportOut(ctx context.Context, r api.ExportRequest) func(*config.C
 
 func (a *app) exportFile(ctx context.Context, r api.ExportRequest, path string) func(*config.Config, api.Service) error {
 	return func(c *config.Config, service api.Service) error {
-		if err := refuseOwnFiles(c, path); err != nil {
+		if err := refuseOwnFiles(c, path, path+manifestSuffix); err != nil {
 			return err
 		}
 		m, err := writeExport(ctx, c, service, r, path)
@@ -70,16 +70,17 @@ func (a *app) exportFile(ctx context.Context, r api.ExportRequest, path string) 
 	}
 }
 
-// refuseOwnFiles keeps an export from replacing what it is made from.
-func refuseOwnFiles(c *config.Config, path string) error {
+// refuseOwnFiles keeps a command from replacing what it is made from by the
+// files that it writes.
+func refuseOwnFiles(c *config.Config, written ...string) error {
 	own := []string{c.File, c.Store.Path}
 	for i := range c.Sources {
 		own = append(own, c.Sources[i].Targets.Path)
 	}
-	for _, out := range []string{path, path + manifestSuffix} {
+	for _, out := range written {
 		for _, file := range own {
 			if sameFile(out, file) {
-				return usage("give another file with -o", "-o %s would replace %s", path, file)
+				return usage("give another file", "%s would replace %s", out, file)
 			}
 		}
 	}
