@@ -96,8 +96,8 @@ func (l *Local) changePage(ctx context.Context, ids []uint64, t transition) ([]J
 	err := l.Store.Update(ctx, func(tx *storage.Tx) error {
 		for _, id := range ids {
 			j, err := t.apply(tx, id)
-			if errors.Is(err, storage.ErrTransition) {
-				continue // it moved on since it was listed
+			if errors.Is(err, storage.ErrTransition) || errors.Is(err, storage.ErrNotFound) {
+				continue // it moved on, or retention forgot it, since it was listed
 			}
 			if err != nil {
 				return err

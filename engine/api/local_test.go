@@ -219,6 +219,18 @@ func TestChangeGoesOn(t *testing.T) {
 	}
 }
 
+// A job that retention forgets while a source's jobs are changed does not keep
+// the others from it.
+func TestChangeSkipsForgotten(t *testing.T) {
+	l := local(t)
+	enqueue(t, l, "shop", 0, 2)
+	work(t, l, 2, failAs(storage.CategoryNotFound))
+	jobs, err := l.changePage(t.Context(), []uint64{1, 99, 2}, transition{storage.StateFailed, (*storage.Tx).RequeueJob})
+	if err != nil || len(jobs) != 2 {
+		t.Errorf("%+v, %v", jobs, err)
+	}
+}
+
 // What a dead process held is taken back before a person's command looks at
 // it; what runs here is not.
 func TestTakeBack(t *testing.T) {
