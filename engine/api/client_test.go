@@ -129,7 +129,7 @@ func TestErrorsPass(t *testing.T) {
 		}
 		for name, kind := range failing {
 			t.Run(fmt.Sprintf("%s, begun %v", name, begun), func(t *testing.T) {
-				sent := fmt.Errorf("doing \"this\" to ü\n7: %w", kind)
+				sent := fmt.Errorf("doing \"this\" to ü\n7\r\x00\x7f: %w", kind)
 				got := pass(t, sent)
 				if !errors.Is(got, kind) || got.Error() != sent.Error() {
 					t.Errorf("got %v", got)

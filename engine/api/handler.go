@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"semel/storage"
@@ -149,11 +150,11 @@ func (w *response) fail(r *http.Request, err error) {
 		p.write(w.ResponseWriter)
 		return
 	}
-	text, err := json.Marshal(p)
+	text, err := trailerText(p)
 	if err != nil || !slices.Contains(r.Header.Values("TE"), "trailers") {
 		panic(http.ErrAbortHandler) // nothing else tells every client that the list is short
 	}
-	w.Header().Set(trailerProblem, string(text))
+	w.Header().Set(trailerProblem, text)
 }
 
 // answer sends one value.
@@ -169,6 +170,13 @@ const (
 	trailerResult  = "Semel-Result"  // what describes the whole list, as JSON; only a whole list has it
 )
 
+// trailerText is JSON that can stand in a header: without the one control
+// character that encoding/json leaves as it is.
+func trailerText(v any) (string, error) {
+	text, err := json.Marshal(v)
+	return strings.ReplaceAll(string(text), "\x7f", `\u007f`), err
+}
+
 // lines sends a list as JSON Lines while write writes it, and then its result.
 func lines(w *response, write func(out *bufio.Writer) (result any, err error)) error {
 	w.Header().Set("Content-Type", "application/jsonl")
@@ -181,12 +189,12 @@ func lines(w *response, write func(out *bufio.Writer) (result any, err error)) e
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(result)
+	text, err := trailerText(result)
 	if err != nil {
 		return err
 	}
 	w.begin(http.StatusOK)
-	w.Header().Set(trailerResult, string(text))
+	w.Header().Set(trailerResult, text)
 	return nil
 }
 
