@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/base64"
 	"errors"
 	"net/http"
 	"testing"
@@ -36,6 +37,38 @@ func TestBodies(t *testing.T) {
 			}
 			wantKept(t, s, attempts[0], want.failed, "<p>no title ä</p>")
 			wantKept(t, s, attempts[1], want.complete, "<html><head><title>page /p/001</title></head><body><h1>Thing /p/001</h1></body></html>")
+		})
+	}
+}
+
+// What a gateway answers itself is never kept: it may show the login. Over plain
+// http nothing but the login may tell it from a page of the site.
+func TestGatewaysPagesAreNotKept(t *testing.T) {
+	for page, test := range map[string]struct {
+		header []string
+		kept   bool
+	}{
+		"the site is down":                {kept: true},
+		"the exit is down":                {header: []string{"X-Squid-Error", "ERR_CONNECT_FAIL 111"}},
+		"no exit for user-secret-sid-123": {},
+		"no exit for pass-secret":         {},
+		"you sent Proxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("pass-secret")): {},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := openStore(t)
+			web := newSite(func(*http.Request, int) (*http.Response, error) {
+				return respond(502, page, append(test.header, "Content-Type", "text/html")...), nil
+			})
+			src := source(t, 1)
+			src.URL, src.Proxy, src.Limits.Attempts = template(t, "http://shop.test/p/{id}"), "home", 1
+			opts := options(s, web, src)
+			opts.Proxies, opts.Bodies = []Proxy{testProxy(t, "home")}, BodiesAll
+			runOnce(t, opts)
+			_, attempts := job(t, s, "001")
+			if len(attempts) != 1 {
+				t.Fatalf("%q: %+v", page, attempts)
+			}
+			wantKept(t, s, attempts[0], test.kept, page)
 		})
 	}
 }

@@ -65,7 +65,7 @@ type result struct {
 	record  storage.Attempt // outcome and next time are filled in later
 	output  parser.Output
 	gone    bool // the page says that there is no such target
-	gateway bool // the page is the gateway's, not the site's
+	gateway bool // the page is the gateway's, not the site's, as far as that can be told
 	failure *failure
 }
 
@@ -140,7 +140,7 @@ func (a *attempt) fetch(ctx context.Context, body *fetch.Share, r *result) *fetc
 	r.record.Phase, r.record.Status = string(x.trace.Phase), x.trace.Status
 	r.record.ConnectStatus, r.record.ProxyCode = x.trace.ConnectStatus, x.trace.ProxyCode
 	if x.page != nil {
-		r.record.FinalURL, r.gateway = x.page.FinalURL, x.trace.ProxyOrigin
+		r.record.FinalURL, r.gateway = x.page.FinalURL, x.trace.ProxyOrigin || session.ShowsLogin(x.page)
 	}
 	r.failure = judge(x, e.now())
 	a.account(x, visit.loginOK, r)

@@ -132,6 +132,17 @@ func (s *Session) redact(text string) string {
 	return s.opts.Endpoint.Redact(text)
 }
 
+// ShowsLogin reports whether a page holds the proxy's login: then the gateway
+// wrote it, though nothing in its header says so (Trace.ProxyOrigin). In a
+// tunnel the gateway writes none, and there words like the login are the site's.
+func (s *Session) ShowsLogin(p *Page) bool {
+	if !s.httpProxy() || !strings.HasPrefix(p.FinalURL, "http:") {
+		return false
+	}
+	body := string(p.Body)
+	return s.redact(body) != body
+}
+
 // clean makes sure that no error says the proxy's login.
 func (s *Session) clean(err error) error {
 	text := err.Error()
