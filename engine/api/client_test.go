@@ -142,7 +142,7 @@ func TestErrorsPass(t *testing.T) {
 			})
 		}
 		t.Run(fmt.Sprintf("record, begun %v", begun), func(t *testing.T) {
-			sent := fmt.Errorf("listing: %w", &storage.RecordError{Bucket: "job", Key: []byte{0, 255}, Err: errors.New("short")})
+			sent := fmt.Errorf("listing: %w", &storage.RecordError{Bucket: "job", Key: []byte{0, 255}, Err: storage.ErrNotFound})
 			got := pass(t, sent)
 			var record *storage.RecordError
 			if !errors.As(got, &record) || record.Bucket != "job" || !bytes.Equal(record.Key, []byte{0, 255}) || got.Error() != sent.Error() {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"slices"
 
 	"semel/storage"
 )
@@ -27,14 +28,17 @@ type problem struct {
 	Key    string `json:"key,omitempty"` // hex
 }
 
-// sentinels are the errors that a caller can tell apart, with their types and
-// statuses: programs branch on them, so a type never changes. The first that
-// fits counts.
-var sentinels = []struct {
+// sentinel is an error that a caller can tell apart, with its type and status.
+type sentinel struct {
 	name   string
 	status int
 	err    error
-}{
+}
+
+// sentinels: programs branch on them, so a type never changes. The first that
+// fits counts; a record that cannot be read goes before all, whatever is wrong
+// with it.
+var sentinels = []sentinel{
 	{"bad_request", http.StatusBadRequest, ErrBadRequest},
 	{"unknown_source", http.StatusNotFound, ErrUnknownSource},
 	{"not_found", http.StatusNotFound, storage.ErrNotFound},
@@ -58,12 +62,8 @@ func newProblem(err error) problem {
 	var record *storage.RecordError
 	if errors.As(err, &record) {
 		p.Type, p.Bucket, p.Key = typeRecord, record.Bucket, hex.EncodeToString(record.Key)
-	}
-	for _, s := range sentinels {
-		if errors.Is(err, s.err) {
-			p.Type, p.Status = problemType+s.name, s.status
-			break
-		}
+	} else if i := slices.IndexFunc(sentinels, func(s sentinel) bool { return errors.Is(err, s.err) }); i >= 0 {
+		p.Type, p.Status = problemType+sentinels[i].name, sentinels[i].status
 	}
 	p.Title = http.StatusText(p.Status)
 	return p
