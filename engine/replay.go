@@ -90,6 +90,10 @@ func (p *replay) job(ctx context.Context, j *storage.Job) error {
 		return nil
 	}
 	body, err := p.engine.opts.Store.ReadPage(made.Page)
+	if errors.Is(err, storage.ErrNotFound) { // retention let it go just now
+		p.done.Missing++
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -85,3 +85,34 @@ func replayed(t *testing.T, opts Options) Replay {
 	}
 	return got
 }
+
+// A page that retention lets go between the look at its attempt and the read is
+// one that is missing.
+func TestReplayOfAPageJustGone(t *testing.T) {
+	s, err := storage.Open(filepath.Join(t.TempDir(), "semel.db"), storage.Options{NoSync: true}) // it would not pass Check
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	opts := options(s, newSite(products), source(t, 1))
+	err = s.Update(t.Context(), func(tx *storage.Tx) error {
+		key := storage.JobKey{Source: "shop", Target: "001"}
+		if _, err := tx.EnqueueJob(storage.NewJob{Key: key, URL: "http://shop.test/p/001", Host: "shop.test"}); err != nil {
+			return err
+		}
+		claimed, err := tx.ClaimJobs("me", opts.Lease, []storage.ClaimGroup{{Lanes: tx.ReadyLanes(), Max: 1}})
+		if err != nil {
+			return err
+		}
+		_, err = tx.CompleteJob(claimed[0][0].Lease(), storage.Completion{
+			Attempt: storage.Attempt{Page: storage.PageHash{1}, ParserVersion: 1}, Mode: storage.WriteUpsert,
+		})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := replayed(t, opts); got.Missing != 1 || got.Pages != 0 {
+		t.Errorf("%+v", got)
+	}
+}

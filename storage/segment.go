@@ -102,7 +102,7 @@ func segmentKey(id uint32) []byte { return appendU32(nil, id) }
 func (tx *Tx) segment(id uint32) (segmentRecord, error) {
 	v := tx.get(bucketSegment, segmentKey(id))
 	if v == nil {
-		return segmentRecord{}, &RecordError{bucketNames[bucketSegment], segmentKey(id), ErrNotFound}
+		return segmentRecord{}, &RecordError{bucketNames[bucketSegment], segmentKey(id), errors.New("the segment is missing")}
 	}
 	return decodeSegment(segmentKey(id), v)
 }
