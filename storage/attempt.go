@@ -48,7 +48,7 @@ type Attempt struct {
 	ContentType string    // of that page
 }
 
-// attemptVersion 2 added Page and ContentType.
+// attemptVersion 2 added Page and ContentType, and is sealed.
 const attemptVersion = 2
 
 func (a *Attempt) encode() []byte {
@@ -67,12 +67,12 @@ func (a *Attempt) encode() []byte {
 	}
 	if a.Page.IsZero() {
 		e.flag(false)
-		return e.b
+		return e.sealed()
 	}
 	e.flag(true)
 	e.b = append(e.b, a.Page[:]...)
 	e.text(a.ContentType)
-	return e.b
+	return e.sealed()
 }
 
 func decodeAttempt(key, b []byte) (Attempt, error) {

@@ -175,7 +175,15 @@ func copyTo(id bucket, from, to []byte) func(*Tx) error {
 	return func(tx *Tx) error { return tx.put(id, to, bytes.Clone(tx.get(id, from))) }
 }
 
+// changeRecord writes a record that is wrong and well sealed.
 func changeRecord(id bucket, key []byte, change func([]byte) []byte) func(*Tx) error {
+	return changeRaw(id, key, func(v []byte) []byte {
+		e := encoder{change(v[:len(v)-sealBytes])}
+		return e.sealed()
+	})
+}
+
+func changeRaw(id bucket, key []byte, change func([]byte) []byte) func(*Tx) error {
 	return func(tx *Tx) error { return tx.put(id, key, change(bytes.Clone(tx.get(id, key)))) }
 }
 

@@ -133,7 +133,7 @@ func (c *checker) sources() {
 			return
 		}
 		if anew, err := json.Marshal(s); err == nil {
-			c.written(bucketSource, k, v, anew)
+			c.same(bucketSource, k, v, anew)
 		}
 	})
 }

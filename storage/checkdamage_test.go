@@ -37,7 +37,7 @@ var jobDamage = []damage{
 		{"counter", counterKey("s", "state/complete"), "it says 2, a recount gives 1"},
 		{"counter", counterKey("s", "duration/"), "the counters under it hold +1 attempts against a recount"},
 	}},
-	{"unknown state", put(bucketJob, idKey(jobPending), []byte{jobVersion, 9}), []Breach{
+	{"unknown state", put(bucketJob, idKey(jobPending), (&encoder{[]byte{jobVersion, 9}}).sealed()), []Breach{
 		{"job", idKey(jobPending), "it cannot be read: unknown state 9"},
 		{"key", []byte("\x00\x00\x00\x00\x00\x00\x00\x00s:e:-:-:-:-"), "job 6 cannot be read"},
 		{"ready", readyAt(1, 0, 0, jobPending), "job 6 cannot be read"},
@@ -422,6 +422,10 @@ var rowDamage = []damage{
 		{"obs", rowA, "it cannot be read: record has an unknown version"},
 		{"counter", counterKey("s", "observations"), "it says 1, a recount gives 0"},
 	}},
+	{"a bit", changeRaw(bucketObservation, rowGone, withByte(8, 1)), []Breach{
+		{"obs", rowGone, "it cannot be read: record is not what was written: its checksum differs"},
+		{"counter", counterKey("t", "observations"), "it says 2, a recount gives 1"},
+	}},
 	{"flag of 3", changeRecord(bucketObservation, rowGone, withByte(25, 3)), []Breach{
 		{"obs", rowGone, "it reads as a record that would be written differently"},
 	}},
@@ -649,7 +653,7 @@ var nameDamage = []damage{
 	{"garbage source", put(bucketSource, []byte("s"), garbage), []Breach{
 		{"source", []byte("s"), "it cannot be read: invalid character 'c' looking for beginning of value"},
 	}},
-	{"source written differently", changeRecord(bucketSource, []byte("s"), func(v []byte) []byte { return append([]byte(" "), v...) }), []Breach{
+	{"source written differently", changeRaw(bucketSource, []byte("s"), func(v []byte) []byte { return append([]byte(" "), v...) }), []Breach{
 		{"source", []byte("s"), "it reads as a record that would be written differently"},
 	}},
 	{"garbage robots", put(bucketRobots, []byte("http://h"), garbage), []Breach{

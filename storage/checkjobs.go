@@ -37,9 +37,7 @@ func (c *checker) job(k, v []byte) *Job {
 		return nil
 	}
 	c.see(jobSequence, j.ID)
-	if v[0] == jobVersion {
-		c.written(bucketJob, k, v, j.encode())
-	}
+	c.written(bucketJob, k, v, j.encode())
 	c.rules(bucketJob, k, jobRules(j)...)
 	if _, source, err := c.tx.Lane(j.Lane); err != nil || source != j.Key.Source {
 		c.breach(bucketJob, k, "it is of source %q, its lane %d of %q", j.Key.Source, j.Lane, source)
@@ -192,9 +190,7 @@ func (c *checker) attemptsOf(w *walk, key []byte) (list []Attempt, readable bool
 			readable = false
 			continue
 		}
-		if w.v[0] == attemptVersion {
-			c.written(bucketAttempt, w.k, w.v, a.encode())
-		}
+		c.written(bucketAttempt, w.k, w.v, a.encode())
 		c.rules(bucketAttempt, w.k, attemptRules(&a)...)
 		if !a.Page.IsZero() && c.tx.get(bucketPage, a.Page[:]) == nil {
 			c.breach(bucketAttempt, w.k, "there is no page %s", a.Page)

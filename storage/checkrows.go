@@ -17,7 +17,7 @@ func (c *checker) observations() {
 		}
 		c.recount(o.Key.Source, MetricObservations, 1)
 		c.written(bucketObservation, k, v, o.encode())
-		c.written(bucketObservation, k, k, observationKey(o.Key))
+		c.same(bucketObservation, k, k, observationKey(o.Key))
 		c.rules(bucketObservation, k, observationRules(o)...)
 		if j := c.maker(bucketObservation, k, o); j != nil {
 			c.made(k, o, j)
@@ -146,7 +146,7 @@ func (c *checker) asTold(k []byte, e *Event) *Observation {
 		return nil
 	}
 	if !bytes.Contains(e.Data, replaced) {
-		c.written(bucketEvent, k, e.Data, o.appendJSON(nil))
+		c.same(bucketEvent, k, e.Data, o.appendJSON(nil))
 		c.maker(bucketEvent, k, o)
 	}
 	return o
@@ -241,7 +241,7 @@ func (c *checker) jobEvent(k []byte, e *Event) {
 		Category: Category(told.Category), Reason: told.Reason, Attempts: told.Attempts,
 	}
 	if !bytes.Contains(e.Data, replaced) {
-		c.written(bucketEvent, k, e.Data, anew.appendEvent(nil, e.Key))
+		c.same(bucketEvent, k, e.Data, anew.appendEvent(nil, e.Key))
 	}
 	c.rules(bucketEvent, k,
 		rule{e.ID != jobEventID(e.Type, e.Key, told.Attempts), "its id is not that of what it tells"},

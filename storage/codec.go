@@ -5,15 +5,26 @@ import (
 	"errors"
 	"math"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 )
 
-// Records are a version byte, fixed-width numbers and length-prefixed text.
-// Encoders give a fresh slice each time: bbolt keeps the slice until commit.
+// Records are a version byte, fixed-width numbers and length-prefixed text, and
+// from version 2 on a seal of four bytes: the low half of the xxhash of all
+// before it. bbolt has no checksum of its own, and a bit that a disk has turned
+// in a price must be told, never exported. Encoders give a fresh slice each
+// time: bbolt keeps the slice until commit.
+
+const (
+	sealedFrom = 2 // version
+	sealBytes  = 4
+)
 
 var (
 	errShort   = errors.New("record is cut short")
 	errVersion = errors.New("record has an unknown version")
 	errTrail   = errors.New("record has trailing bytes")
+	errSeal    = errors.New("record is not what was written: its checksum differs")
 )
 
 type encoder struct{ b []byte }
@@ -53,6 +64,11 @@ func (e *encoder) texts(list []string) {
 	}
 }
 
+// sealed is the finished record.
+func (e *encoder) sealed() []byte { return appendU32(e.b, seal(e.b)) }
+
+func seal(b []byte) uint32 { return uint32(xxhash.Sum64(b)) }
+
 // decoder reads what encoder wrote; the first fault sticks.
 type decoder struct {
 	b       []byte
@@ -63,10 +79,27 @@ type decoder struct {
 // newDecoder reads records of every version up to the one that is written now.
 func newDecoder(newest byte, b []byte) *decoder {
 	d := &decoder{b: b}
-	if d.version = d.u8(); d.err == nil && (d.version == 0 || d.version > newest) {
+	switch d.version = d.u8(); {
+	case d.err != nil:
+	case d.version == 0 || d.version > newest:
 		d.err = errVersion
+	case d.version >= sealedFrom:
+		d.open(b)
 	}
 	return d
+}
+
+// open takes the seal off a record.
+func (d *decoder) open(record []byte) {
+	end := len(record) - sealBytes
+	switch {
+	case end < 1:
+		d.err = errShort
+	case binary.BigEndian.Uint32(record[end:]) != seal(record[:end]):
+		d.err = errSeal
+	default:
+		d.b = record[1:end]
+	}
 }
 
 func (d *decoder) take(n int) []byte {

@@ -93,7 +93,7 @@ type Job struct {
 	Forgotten uint32 // attempts up to this number are pruned; 0: none
 }
 
-// jobVersion 2 added Forgotten.
+// jobVersion 2 added Forgotten, and is sealed.
 const jobVersion = 2
 
 func (j *Job) encode() []byte {
@@ -129,7 +129,7 @@ func (j *Job) encode() []byte {
 		e.text(v.Name)
 		e.text(v.Value)
 	}
-	return e.b
+	return e.sealed()
 }
 
 func decodeJob(id uint64, b []byte) (*Job, error) {

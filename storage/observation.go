@@ -43,7 +43,7 @@ type Observation struct {
 	Data       []byte
 }
 
-const observationVersion = 1
+const observationVersion = 2 // 2 is sealed
 
 func (o *Observation) encode() []byte {
 	e := newEncoder(observationVersion, 96+len(o.Job)+len(o.URL)+len(o.Data))
@@ -57,7 +57,7 @@ func (o *Observation) encode() []byte {
 	e.text(o.URL)
 	e.texts(o.Missing)
 	e.bytes(o.Data)
-	return e.b
+	return e.sealed()
 }
 
 func decodeObservation(key, b []byte) (*Observation, error) {

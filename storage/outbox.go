@@ -41,7 +41,7 @@ type Event struct {
 	Data      []byte    // JSON object: the line of export, or the job
 }
 
-const eventVersion = 1
+const eventVersion = 2 // 2 is sealed
 
 func (e *Event) encode() []byte {
 	w := newEncoder(eventVersion, 96+len(e.Key)+len(e.Data))
@@ -50,7 +50,7 @@ func (e *Event) encode() []byte {
 	w.text(e.Type)
 	w.text(e.Key)
 	w.bytes(e.Data)
-	return w.b
+	return w.sealed()
 }
 
 func decodeEvent(seq uint64, b []byte) (*Event, error) {

@@ -63,7 +63,7 @@ type pagePlace struct {
 	refs    uint32
 }
 
-const pageVersion = 1
+const pageVersion = 2
 
 func (p pagePlace) encode() []byte {
 	e := newEncoder(pageVersion, 21)
@@ -71,7 +71,7 @@ func (p pagePlace) encode() []byte {
 	e.u64(p.offset)
 	e.u32(p.size)
 	e.u32(p.refs)
-	return e.b
+	return e.sealed()
 }
 
 // pageAt reads where a page stands. Error: ErrNotFound.

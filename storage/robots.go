@@ -12,7 +12,7 @@ type Robots struct {
 	Body      []byte
 }
 
-const robotsVersion = 1
+const robotsVersion = 2 // 2 is sealed
 
 // Robots reads what is kept for an origin (scheme://host:port); false: nothing.
 func (tx *Tx) Robots(origin string) (Robots, bool, error) {
@@ -34,5 +34,5 @@ func (tx *Tx) PutRobots(origin string, status int, body []byte) error {
 	e.time(tx.Now)
 	e.u32(uint32(status))
 	e.bytes(body)
-	return tx.put(bucketRobots, []byte(origin), e.b)
+	return tx.put(bucketRobots, []byte(origin), e.sealed())
 }

@@ -78,14 +78,14 @@ type segmentRecord struct {
 	live uint64 // bytes of frames that pages stand in
 }
 
-const segmentVersion = 1
+const segmentVersion = 2
 
 func (r segmentRecord) encode() []byte {
 	e := newEncoder(segmentVersion, 32+len(r.name))
 	e.text(r.name)
 	e.u64(r.size)
 	e.u64(r.live)
-	return e.b
+	return e.sealed()
 }
 
 func decodeSegment(key, v []byte) (segmentRecord, error) {
