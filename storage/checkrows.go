@@ -39,7 +39,8 @@ func observationRules(o *Observation) []rule {
 }
 
 // maker reads the job that an observation names, whose key must be that of the
-// observation but for the target and a window; nil: it is told what is wrong.
+// observation but for the target and a window; nil: it is told what is wrong, or
+// an event has outlived it.
 func (c *checker) maker(id bucket, key []byte, o *Observation) *Job {
 	made, err := ParseJobKey(o.Job)
 	if err != nil || made.String() != o.Job {
@@ -55,7 +56,7 @@ func (c *checker) maker(id bucket, key []byte, o *Observation) *Job {
 		return nil
 	}
 	j, err := c.jobByText(o.Job)
-	if err != nil {
+	if err != nil && (id != bucketEvent || !c.outlived(tailID(key), err)) {
 		c.breach(id, key, "its job: %v", err)
 	}
 	return j
@@ -229,8 +230,11 @@ func (c *checker) jobEvent(k []byte, e *Event) {
 		return
 	}
 	j, err := c.jobByText(e.Key)
+	if err == nil && told.ID < j.ID { // its key was taken again
+		_, err = c.tx.Job(told.ID)
+	}
 	switch {
-	case isNotFound(err) && !c.awaited(e.Seq): // its job may be forgotten before it is
+	case c.outlived(e.Seq, err):
 		return
 	case err != nil:
 		c.breach(bucketEvent, k, "its job: %v", err)
@@ -249,6 +253,12 @@ func (c *checker) jobEvent(k []byte, e *Event) {
 		rule{told.ID != j.ID, "it tells of another job than its key"},
 		rule{told.Attempts > j.Attempts, "it tells of more attempts than its job has"},
 	)
+}
+
+// outlived reports whether err says that the job of an event is gone, and may
+// be: Prune forgets a job before its events, once no sink waits for them.
+func (c *checker) outlived(event uint64, err error) bool {
+	return isNotFound(err) && !c.awaited(event)
 }
 
 // awaited reports whether a sink waits for an event.

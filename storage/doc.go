@@ -60,7 +60,8 @@
 //     What it counts and what limits compare is the sum of them, and its state
 //     is what the last one, or a person, brought it to.
 //   - An event's id follows from its content. Its observation or job is there,
-//     in the revision and with the attempts that it tells of, or later ones.
+//     in the revision and with the attempts that it tells of, or later ones;
+//     the job of an event that no sink waits for may have been pruned.
 //   - A sequence is never behind a number in use, keys and lanes lead both
 //     ways, and every record is the bytes that it would be written as.
 //   - Counters equal a recount of the records and of what was pruned, but for

@@ -186,6 +186,26 @@ func TestPruneEvents(t *testing.T) {
 	})
 }
 
+// TestEventsOutliveTheirJobs: events that all sinks have stay when the job they
+// tell of is forgotten, and when its key is taken again. storagetest checks the
+// store.
+func TestEventsOutliveTheirJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := storagetest.Open(t)
+		sink := storage.Subscription{Sink: "a", Events: []string{storage.EventCreated, storage.EventUpdated, storage.EventJobComplete}}
+		collect(t, s, onDay("x", 0), page("x", "0", sink))
+		time.Sleep(time.Second)
+		collect(t, s, onDay("x", 1), page("x", "1", sink))
+		update(t, s, func(tx *storage.Tx) error { return tx.AckEvents("a", []uint64{1, 2, 3, 4}) })
+		time.Sleep(2 * day)
+		if done := prune(t, s, storage.Retention{Attempts: day}); done != (storage.Pruned{Attempts: 2, Jobs: 1}) {
+			t.Fatalf("pruned %+v", done)
+		}
+		storagetest.Check(t, s)
+		enqueue(t, s, onDay("x", 0))
+	})
+}
+
 // TestPruneRobots: a robots.txt goes a week after it was fetched last.
 func TestPruneRobots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
