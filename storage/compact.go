@@ -53,10 +53,8 @@ func Compact(path string) (Compacted, error) {
 
 // compactName is where the copy of a store is written.
 func compactName(path string) string {
-	if file, err := filepath.EvalSymlinks(path); err == nil {
-		path = file
-	}
-	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".compact")
+	file := realPath(path)
+	return filepath.Join(filepath.Dir(file), "."+filepath.Base(file)+".compact")
 }
 
 func (s *Store) compact() (Compacted, error) {

@@ -90,6 +90,33 @@ func TestPagesAreKeptOnce(t *testing.T) {
 	}
 }
 
+// A store has one folder of pages, whatever name it is opened by, and a name
+// that leads to nothing yet is no exception.
+func TestPagesThroughALink(t *testing.T) {
+	path, link := filepath.Join(t.TempDir(), "semel.db"), filepath.Join(t.TempDir(), "link.db")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	hashes := map[storage.PageHash]uint64{}
+	for i, name := range []string{link, path, link} {
+		s, err := storage.Open(name, storage.Options{NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashes[keep(t, s, fmt.Sprint(i), pageOf(uint64(i), 3000))] = uint64(i)
+		for h, seed := range hashes {
+			wantPage(t, s, h, pageOf(seed, 3000))
+		}
+		storagetest.Check(t, s)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if beside := segmentFiles(t, link); len(segmentFiles(t, path)) != 3 || len(beside) > 0 {
+		t.Errorf("beside the link: %v", beside)
+	}
+}
+
 // A lost lease keeps nothing, and an update that fails gives its place back.
 func TestPagesOfFailedUpdates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "semel.db")

@@ -68,10 +68,10 @@ type Store struct {
 // Errors: ErrInUse, ErrUnreadable, ErrNewerSchema, ErrNotFound (ReadOnly and
 // no file), fs.ErrPermission, and those of the file system.
 func Open(path string, opts Options) (*Store, error) {
-	return open(path, path+PagesSuffix, opts)
+	return open(path, "", opts)
 }
 
-// open is Open with the folder of kept pages anywhere.
+// open is Open with the folder of kept pages anywhere; "": beside the file.
 func open(path, pages string, opts Options) (*Store, error) {
 	if err := prepare(path, opts.ReadOnly); err != nil {
 		return nil, fmt.Errorf("opening store %s: %w", path, err)
@@ -83,6 +83,9 @@ func open(path, pages string, opts Options) (*Store, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening store %s: %w", path, err)
+	}
+	if pages == "" {
+		pages = realPath(path) + PagesSuffix
 	}
 	s := &Store{
 		path: path, db: db, read: opts.ReadOnly,
@@ -110,6 +113,15 @@ func open(path, pages string, opts Options) (*Store, error) {
 		go s.write()
 	}
 	return s, nil
+}
+
+// realPath is the file that links lead to: what belongs to a store lies beside
+// that, whatever name the store was opened by.
+func realPath(path string) string {
+	if file, err := filepath.EvalSymlinks(path); err == nil {
+		return file
+	}
+	return path
 }
 
 // prepare makes a missing store and refuses a file that bbolt would take for
