@@ -87,7 +87,7 @@ func TestPruneTransactions(t *testing.T) {
 }
 
 // TestPruneSparesWhatMoved: a job that a person retries between the look and
-// the deletion keeps its story.
+// the deletion keeps its story; one that is gone by then is no error.
 func TestPruneSparesWhatMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openTest(t, Options{NoSync: true})
@@ -101,8 +101,44 @@ func TestPruneSparesWhatMoved(t *testing.T) {
 		if left, err := p.forgetJobs(found, before); err != nil || len(left) > 0 || p.done != (Pruned{}) {
 			t.Errorf("pruned %+v, left %v, %v", p.done, left, err)
 		}
+		if _, err := p.forgetJobs([]wornJob{{99, "of another Prune"}}, before); err != nil {
+			t.Errorf("a job that is gone: %v", err)
+		}
 		wantClean(t, s)
 	})
+}
+
+// TestForgetPageOnce: the page of an attempt that another Prune has come to
+// first is not let go of twice.
+func TestForgetPageOnce(t *testing.T) {
+	s := openTest(t, Options{NoSync: true})
+	err := s.Update(t.Context(), func(tx *Tx) error {
+		if _, err := tx.EnqueueJob(newJob("a")); err != nil {
+			return err
+		}
+		jobs, err := tx.ClaimJobs("me", time.Minute, []ClaimGroup{{Lanes: tx.ReadyLanes(), Max: 1}})
+		if err != nil {
+			return err
+		}
+		_, err = tx.CompleteJob(jobs[0][0].Lease(), Completion{Attempt: Attempt{Kept: KeepPage([]byte("x"))}})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{1, 0} {
+		err := s.Update(t.Context(), func(tx *Tx) error {
+			n, err := tx.drop(bucketAttempt, [][]byte{attemptKey(1, 1)}, hasPage(tx.Now.Add(time.Second)), (*Tx).forgetPage)
+			if n != want {
+				t.Errorf("let go of %d pages, want %d", n, want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantClean(t, s)
 }
 
 // TestCitations: what was added is always found; of what was not, next to

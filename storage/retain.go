@@ -214,6 +214,9 @@ func (p *pruner) forgetJobs(worn []wornJob, before time.Time) (left []wornJob, e
 // while done is within pruneKeys, and reports whether that was all.
 func (tx *Tx) forgetJob(w wornJob, before time.Time, done *Pruned) (whole bool, err error) {
 	j, err := tx.Job(w.id)
+	if isNotFound(err) { // another Prune was here
+		return true, nil
+	}
 	if err != nil || !j.endedBefore(before) {
 		return err == nil, err
 	}
@@ -264,48 +267,32 @@ func (tx *Tx) dropAttempts(j *Job, limit int) (int, error) {
 
 // pages lets go of the pages of attempts that ended before a time.
 func (p *pruner) pages(before time.Time) error {
-	var keys [][]byte
-	return p.each(bucketAttempt, func(_ *Tx, k, v []byte) (bool, error) {
-		a, err := decodeAttempt(k, v)
-		if !a.Page.IsZero() && a.End.Before(before) {
-			keys = append(keys, bytes.Clone(k))
-		}
-		return true, err
-	}, func() error {
-		if len(keys) == 0 {
-			return nil
-		}
-		batch := keys
-		keys = nil
-		err := p.update(func(tx *Tx) error { return tx.dropPages(batch) })
-		if err == nil {
-			p.done.Pages += len(batch)
-		}
-		return err
-	})
+	return p.sweep(bucketAttempt, &p.done.Pages, hasPage(before), (*Tx).forgetPage)
 }
 
-// dropPages takes the pages of attempts that are there still.
-func (tx *Tx) dropPages(attempts [][]byte) error {
-	for _, k := range attempts {
-		v := tx.get(bucketAttempt, k)
-		if v == nil {
-			continue
-		}
+// hasPage drops attempts that ended before a time and have a page still.
+func hasPage(before time.Time) judge {
+	return func(_ *Tx, k, v []byte) (verdict, error) {
 		a, err := decodeAttempt(k, v)
-		if err != nil {
-			return err
+		if err == nil && !a.Page.IsZero() && a.End.Before(before) {
+			return drop, nil
 		}
-		h := a.Page
-		a.Page, a.ContentType = PageHash{}, ""
-		if err := tx.replace(bucketAttempt, k, v, a.encode()); err != nil {
-			return err
-		}
-		if err := tx.dropPage(h); err != nil {
-			return err
-		}
+		return keep, err
 	}
-	return nil
+}
+
+// forgetPage lets go of the page of an attempt.
+func (tx *Tx) forgetPage(k, v []byte) error {
+	a, err := decodeAttempt(k, v)
+	if err != nil {
+		return err
+	}
+	h := a.Page
+	a.Page, a.ContentType = PageHash{}, ""
+	if err := tx.replace(bucketAttempt, k, v, a.encode()); err != nil {
+		return err
+	}
+	return tx.dropPage(h)
 }
 
 // citations are the keys of the jobs that observations came from, as one bit
@@ -365,12 +352,18 @@ const (
 	keepRest // of the bucket, too
 )
 
-// sweep deletes the entries of a bucket that judge drops, and counts them. Each
-// is judged again in the transaction that deletes it.
-func (p *pruner) sweep(id bucket, n *int, judge func(tx *Tx, k, v []byte) (verdict, error)) error {
+// judge gives the verdict on an entry, and dropper carries one out.
+type (
+	judge   func(tx *Tx, k, v []byte) (verdict, error)
+	dropper func(tx *Tx, k, v []byte) error
+)
+
+// sweep drops the entries of a bucket that judge says, and counts them. Each is
+// judged again in the transaction that drops it.
+func (p *pruner) sweep(id bucket, n *int, of judge, by dropper) error {
 	var keys [][]byte
 	return p.each(id, func(tx *Tx, k, v []byte) (bool, error) {
-		said, err := judge(tx, k, v)
+		said, err := of(tx, k, v)
 		if said == drop {
 			keys = append(keys, bytes.Clone(k))
 		}
@@ -383,33 +376,40 @@ func (p *pruner) sweep(id bucket, n *int, judge func(tx *Tx, k, v []byte) (verdi
 		keys = nil
 		dropped := 0
 		err := p.update(func(tx *Tx) (err error) {
-			dropped, err = tx.drop(id, batch, judge)
+			dropped, err = tx.drop(id, batch, of, by)
 			return err
 		})
-		*n += dropped
+		if err == nil {
+			*n += dropped
+		}
 		return err
 	})
 }
 
-func (tx *Tx) drop(id bucket, keys [][]byte, judge func(tx *Tx, k, v []byte) (verdict, error)) (dropped int, err error) {
+func (tx *Tx) drop(id bucket, keys [][]byte, of judge, by dropper) (dropped int, err error) {
 	for _, k := range keys {
 		v := tx.get(id, k)
 		if v == nil {
 			continue
 		}
-		said, err := judge(tx, k, v)
+		said, err := of(tx, k, v)
 		if err != nil {
 			return 0, err
 		}
 		if said != drop {
 			continue
 		}
-		if err := tx.remove(id, k); err != nil {
+		if err := by(tx, k, v); err != nil {
 			return 0, err
 		}
 		dropped++
 	}
 	return dropped, nil
+}
+
+// removeFrom deletes a whole entry.
+func removeFrom(id bucket) dropper {
+	return func(tx *Tx, k, _ []byte) error { return tx.remove(id, k) }
 }
 
 // events deletes those committed before a time that no sink waits for.
@@ -428,7 +428,7 @@ func (p *pruner) events(before time.Time) error {
 			}
 		}
 		return drop, nil
-	})
+	}, removeFrom(bucketEvent))
 }
 
 // robots deletes those that nobody has fetched since a time.
@@ -439,7 +439,7 @@ func (p *pruner) robots(before time.Time) error {
 			return drop, nil
 		}
 		return keep, err
-	})
+	}, removeFrom(bucketRobots))
 }
 
 // days deletes the daily counts of days before a time.
@@ -452,5 +452,5 @@ func (p *pruner) days(before time.Time) error {
 			return drop, nil
 		}
 		return keep, nil
-	})
+	}, removeFrom(bucketCounter))
 }
