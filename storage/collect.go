@@ -17,15 +17,20 @@ const collectBytes = 4 << 20
 // CollectPages gives back the room of pages that no attempt names any more: of
 // each segment that is mostly such room, what is left moves to the segment that
 // is written now, and the file goes. Errors: ErrFull, ErrStopped, *RecordError
-// where a segment is damaged.
+// where a segment is damaged: it stays, and the others are collected.
 func (s *Store) CollectPages(ctx context.Context) error {
+	var damage error
 	for after := uint32(0); ; {
 		id, r, err := s.sparseSegment(ctx, after)
 		if err != nil || id == 0 {
-			return err
+			return errors.Join(damage, err)
 		}
 		if err := s.emptySegment(ctx, id, r); err != nil {
-			return fmt.Errorf("collecting segment %s: %w", r.name, err)
+			err = fmt.Errorf("collecting segment %s: %w", r.name, err)
+			if _, damaged := errors.AsType[*RecordError](err); !damaged {
+				return errors.Join(damage, err)
+			}
+			damage = errors.Join(damage, err)
 		}
 		after = id
 	}
@@ -85,7 +90,7 @@ type foundFrame struct {
 func (s *Store) movePages(ctx context.Context, id uint32, r segmentRecord) error {
 	f, err := os.Open(filepath.Join(s.segments.dir, r.name))
 	if err != nil {
-		return err
+		return &RecordError{bucketNames[bucketSegment], segmentKey(id), err}
 	}
 	defer f.Close()
 	for offset := uint64(len(segmentMagic)); offset < r.size; {

@@ -337,6 +337,55 @@ func TestPagesAreCollected(t *testing.T) {
 	}
 }
 
+// A segment that is missing keeps no other from being collected, is told each
+// time, and goes when nothing in it is named any more.
+func TestCollectBesideDamage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "semel.db")
+	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	var s *storage.Store
+	for i := range 3 { // each opening begins a segment
+		var err error
+		if s, err = storage.Open(path, storage.Options{NoSync: true, Now: func() time.Time { return now }}); err != nil {
+			t.Fatal(err)
+		}
+		keep(t, s, fmt.Sprint("old", i), pageOf(uint64(i), 4000))
+		now = now.Add(48 * time.Hour)
+		keep(t, s, fmt.Sprint("new", i), pageOf(uint64(10+i), 2000))
+		now = now.Add(-48 * time.Hour)
+		if i < 2 {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	defer s.Close()
+	now = now.Add(48 * time.Hour)
+	if _, err := s.Prune(t.Context(), now, storage.Retention{Pages: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	first := segmentFiles(t, path)[0]
+	if err := os.Remove(first); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		err := s.CollectPages(t.Context())
+		if _, damaged := errors.AsType[*storage.RecordError](err); !damaged || !strings.Contains(err.Error(), filepath.Base(first)) {
+			t.Errorf("%v", err)
+		}
+		if left := segmentFiles(t, path); len(left) != 1 {
+			t.Errorf("segments %v", left)
+		}
+	}
+	wantPage(t, s, storage.KeepPage(pageOf(11, 2000)).Hash, pageOf(11, 2000))
+	if _, err := s.Prune(t.Context(), now.Add(2*time.Hour), storage.Retention{Pages: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CollectPages(t.Context()); err != nil {
+		t.Error(err)
+	}
+	storagetest.Check(t, s)
+}
+
 // Compact gives back the room of pages, and removes files that a death left.
 func TestCompactTidiesPages(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "semel.db")
