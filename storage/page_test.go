@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -257,6 +258,26 @@ func TestBackup(t *testing.T) {
 		wantPage(t, again, h, page)
 	}
 	keep(t, again, "after the restore", pageOf(99, 3000))
+}
+
+// Backups that go to one name at once do not disturb each other.
+func TestBackupsAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	s := storagetest.OpenAt(t, filepath.Join(dir, "semel.db"), storage.Options{NoSync: true})
+	for i := range uint64(20) {
+		keep(t, s, fmt.Sprint(i), pageOf(i, 3000))
+	}
+	var backups sync.WaitGroup
+	for range 4 {
+		backups.Go(func() {
+			for range 5 {
+				if _, err := s.Backup(filepath.Join(dir, "backup.db")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	backups.Wait()
 }
 
 func TestBackupRefusesTheStoreItself(t *testing.T) {

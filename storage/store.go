@@ -50,6 +50,7 @@ type Store struct {
 	read bool
 
 	segments *segments
+	backups  sync.Mutex // one at a time: two may go to one name
 
 	gather  time.Duration // see Options
 	now     func() time.Time
