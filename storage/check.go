@@ -30,10 +30,11 @@ func (b Breach) String() string {
 // Check compares everything with everything: pages with bbolt's own check,
 // jobs with their indexes both ways, attempts and observations with jobs,
 // events with observations and jobs, outbox rows with events, kept pages with
-// their hashes and with what names them, counters with a recount. It gives what does not agree, in the order in which it looked; an
-// error means that it could not look. While pages are checked writers wait;
-// the rest reads one snapshot beside them (see View). It keeps nothing per job:
-// memory grows with the sources, the pages and what it finds.
+// their hashes and with what names them, counters with a recount. It gives what
+// does not agree, in the order in which it looked; an error means that it could
+// not look. While bbolt's pages are checked writers wait; the rest reads one
+// snapshot beside them (see View). It keeps nothing per job: memory grows with
+// the sources, the size of the file and what it finds.
 func (s *Store) Check() ([]Breach, error) {
 	found, err := s.checkPages()
 	if err != nil || len(found) > 0 { // nothing below can be trusted on broken pages

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"hash"
@@ -17,10 +16,6 @@ type Checksum struct {
 	SHA256 string // in hex
 }
 
-// checksumPage is how many rows are read in one View: pages as short as that
-// stall no writer (storage notes §2.7: a paged export is as fast as a long one).
-const checksumPage = 1000
-
 // Checksums gives the checksum of each source that has observations, in the
 // order of their names. What is written meanwhile may or may not be in it.
 //
@@ -33,9 +28,9 @@ const checksumPage = 1000
 // page's URL and the version of the rules where that is not in the key.
 func (s *Store) Checksums() ([]Checksum, error) {
 	var c checksums
-	for more := true; more; {
+	for after, more := []byte(nil), true; more; more = after != nil {
 		err := s.View(func(tx *Tx) (err error) {
-			more, err = c.page(tx, checksumPage)
+			after, err = tx.entries(bucketObservation, after, c.row)
 			return err
 		})
 		if err != nil {
@@ -48,29 +43,18 @@ func (s *Store) Checksums() ([]Checksum, error) {
 
 // checksums is a walk over all observations.
 type checksums struct {
-	last []byte // key of the row read last, nil before the first
 	sum  hash.Hash
 	now  Checksum // of the source at last
 	done []Checksum
 }
 
-// page reads up to limit rows, and reports whether there may be more.
-func (c *checksums) page(tx *Tx, limit int) (more bool, err error) {
-	cursor := tx.bucket(bucketObservation).Cursor()
-	k, v := cursor.Seek(c.last)
-	if c.last != nil && bytes.Equal(k, c.last) {
-		k, v = cursor.Next()
+func (c *checksums) row(k, v []byte) (more bool, err error) {
+	o, err := decodeObservation(k, v)
+	if err != nil {
+		return false, err
 	}
-	for ; k != nil && limit > 0; k, v = cursor.Next() {
-		o, err := decodeObservation(k, v)
-		if err != nil {
-			return false, err
-		}
-		c.add(o)
-		c.last = append(c.last[:0], k...)
-		limit--
-	}
-	return k != nil, nil
+	c.add(o)
+	return true, nil
 }
 
 func (c *checksums) add(o *Observation) {

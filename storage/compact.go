@@ -27,9 +27,9 @@ type Compacted struct{ Before, After, PagesBefore, PagesAfter int64 }
 // left behind: that room is used again, but never given back by itself. It needs
 // the store for itself, and room for the copy beside it. The copy takes the
 // store's name when it is whole, durable and compared with the store record by
-// record; until then nothing has changed, whatever happens. A copy that a
-// kill leaves behind is removed by the next Open or Compact. The room of kept
-// pages that nobody names is given back as well, and files among them that the
+// record; until then the store is the old one, whatever happens. A copy that a
+// kill leaves behind is removed by the next Open or Compact. Before it the room
+// of kept pages that nobody names is given back, and files among them that the
 // store does not know, left by a death, are removed.
 // Errors: those of Open, and ErrNotFound where there is no store.
 func Compact(path string) (Compacted, error) {

@@ -1,6 +1,7 @@
 // Package storage is Semel's store: jobs, attempts, leases, observations and
 // outbox events in one bbolt file, so that one transaction can hold an outcome
-// and all that follows from it. It is the only user of bbolt.
+// and all that follows from it. It is the only user of bbolt. The pages that
+// attempts keep stand in segments beside that file.
 //
 // It answers for: the five states and every transition between them, the fence
 // (owner and generation are compared inside the transaction that writes), one

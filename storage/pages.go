@@ -42,8 +42,8 @@ func checkTree(file io.ReaderAt) error {
 	return t.page(meta.root, keyRange{})
 }
 
-// page checks a page and what is below it, all keys of which lie in keys. No page is met twice, so that this
-// ends and is no deeper than the tree.
+// page checks a page and what is below it, all keys of which lie in keys. No
+// page is met twice, so that this ends and is no deeper than the tree.
 func (t *tree) page(id uint64, keys keyRange) error {
 	if id < 2 || id >= uint64(len(t.seen)) {
 		return fmt.Errorf("%w: page %d of %d is in its tree", ErrUnreadable, id, len(t.seen))

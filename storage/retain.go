@@ -31,8 +31,6 @@ const (
 	// pruneKeys bounds what one transaction deletes, as all outcomes that come
 	// in meanwhile wait for it (design notes, storage §5.2: a few milliseconds).
 	pruneKeys = 2000
-	// pruneRows bounds what one look reads, so that no snapshot is held long.
-	pruneRows = 1000
 	// robotsKept is how long a robots.txt is kept that nobody fetched anew: it
 	// is believed for a day.
 	robotsKept = 7 * day
@@ -75,7 +73,7 @@ type pruner struct {
 }
 
 // each calls fn with the entries of a bucket in their order until it gives
-// false, and then after every pruneRows of them, outside of any snapshot.
+// false, and then after every entryRows of them, outside of any snapshot.
 func (p *pruner) each(id bucket, fn func(tx *Tx, k, v []byte) (bool, error), then func() error) error {
 	var after []byte
 	for more := true; more; more = after != nil {
@@ -83,7 +81,7 @@ func (p *pruner) each(id bucket, fn func(tx *Tx, k, v []byte) (bool, error), the
 			return err
 		}
 		err := p.store.View(func(tx *Tx) (err error) {
-			after, err = tx.page(id, after, func(k, v []byte) (bool, error) { return fn(tx, k, v) })
+			after, err = tx.entries(id, after, func(k, v []byte) (bool, error) { return fn(tx, k, v) })
 			return err
 		})
 		if err != nil {
@@ -102,27 +100,6 @@ func (p *pruner) update(fn func(*Tx) error) error {
 		return err
 	}
 	return p.store.Update(p.ctx, fn)
-}
-
-// page calls fn with up to pruneRows entries behind a key (nil: from the first)
-// until it gives false. It gives the last one's key, nil when that was all.
-func (tx *Tx) page(id bucket, after []byte, fn func(k, v []byte) (bool, error)) ([]byte, error) {
-	c := tx.bucket(id).Cursor()
-	k, v := c.Seek(after)
-	if after != nil && bytes.Equal(k, after) {
-		k, v = c.Next()
-	}
-	for n := 1; k != nil; n++ {
-		more, err := fn(k, v)
-		if err != nil || !more {
-			return nil, err
-		}
-		if n == pruneRows {
-			return bytes.Clone(k), nil
-		}
-		k, v = c.Next()
-	}
-	return nil, nil
 }
 
 // wornJob is a job that ended long ago and of which something can go.
