@@ -1,0 +1,267 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"semel/failpoint"
+)
+
+// history is a store that lives through what a seed brings: outcomes with and
+// without pages, in groups of which some fail and some meet a full disk, people,
+// sinks, a clock, pruning, collecting, backups, restores and compacts.
+type history struct {
+	t      *testing.T
+	random *rand.Rand
+	path   string
+	store  *Store
+	now    time.Time // moved only while no update is under way
+	bodies map[PageHash][]byte
+	leases []Lease
+	steps  []string
+}
+
+func (h *history) open() {
+	s, err := Open(h.path, Options{NoSync: true, Now: func() time.Time { return h.now }})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.store, h.leases = s, nil
+}
+
+func (h *history) chance(n int) bool { return h.random.IntN(n) == 0 }
+
+// page is one of a few pages, so that attempts share them; or none.
+func (h *history) page() *KeptPage {
+	if h.chance(4) {
+		return nil
+	}
+	body := make([]byte, 100*h.random.IntN(12))
+	r := rand.New(rand.NewPCG(uint64(len(body)), 0))
+	for i := range body {
+		body[i] = byte(r.Uint32())
+	}
+	k := KeepPage(body)
+	h.bodies[k.Hash] = body
+	return k
+}
+
+var historySinks = []Subscription{
+	{Sink: "a", Events: []string{EventCreated, EventUpdated, EventJobComplete, EventJobFailed}},
+	{Sink: "b"},
+}
+
+// updates are what can be done; outcomes are of l. Each draws before it gives
+// the function that the writer runs.
+func (h *history) updates(l Lease) map[string]func(*Tx) error {
+	n, page := h.random.IntN(40), h.page()
+	job := newJob(strconv.Itoa(n % 6))
+	if n%3 > 0 {
+		job.Window = time.Date(2026, 4, 20+h.random.IntN(3), 0, 0, 0, 0, time.UTC)
+		if !h.chance(4) {
+			job.Key.Window = job.Window
+		}
+	}
+	attempt := Attempt{Kept: page, FinalURL: "http://h/x", ParserVersion: 1, BytesUp: 3, BytesDown: int64(n)}
+	failed := attempt
+	failed.Category = CategoryTLS
+	row := NewObservation{Key: strconv.Itoa(n % 4), Data: fmt.Appendf(nil, `{"v":%d}`, n%5)}
+	return map[string]func(*Tx) error{
+		"enqueue": func(tx *Tx) error { _, err := tx.EnqueueJob(job); return err },
+		"claim": func(tx *Tx) error {
+			got, err := tx.ClaimJobs("me", time.Minute, []ClaimGroup{{Lanes: tx.ReadyLanes(), Max: 2}})
+			if err == nil {
+				for _, j := range got[0] {
+					h.leases = append(h.leases, j.Lease()) // one that is undone is a lost one
+				}
+			}
+			return err
+		},
+		"complete": func(tx *Tx) error {
+			_, err := tx.CompleteJob(l, Completion{Attempt: attempt, Mode: WriteUpsert, Records: []NewObservation{row}, Sinks: historySinks})
+			return err
+		},
+		"retry":   func(tx *Tx) error { return tx.RetryJob(l, failed, tx.Now.Add(time.Minute)) },
+		"fail":    func(tx *Tx) error { return tx.FailJob(l, failed, Failure{Category: CategoryTLS, Sinks: historySinks}) },
+		"release": func(tx *Tx) error { return tx.ReleaseJob(l, Attempt{Category: CategoryReleased}) },
+		"rescue": func(tx *Tx) error {
+			_, err := tx.RescueExpired(AllLeases, 1, func(string) RescuePolicy { return RescuePolicy{Max: 2, Sinks: historySinks} })
+			return err
+		},
+		"promote": func(tx *Tx) error { _, err := tx.PromoteDue(2); return err },
+		"cancel":  func(tx *Tx) error { _, err := tx.CancelJob(uint64(n), historySinks); return err },
+		"requeue": func(tx *Tx) error { _, err := tx.RequeueJob(uint64(n)); return err },
+		"ack": func(tx *Tx) error {
+			events, err := tx.PendingEvents(historySinks[n%2].Sink, n%8)
+			var seqs []uint64
+			for _, e := range events {
+				seqs = append(seqs, e.Seq)
+			}
+			return errors.Join(err, tx.AckEvents(historySinks[n%2].Sink, seqs))
+		},
+	}
+}
+
+var historyUpdates = strings.Fields("enqueue enqueue enqueue claim claim claim complete complete complete retry fail release rescue promote cancel requeue requeue ack")
+
+var errUndone = errors.New("undone")
+
+// update draws one update. It may fail or panic when all is done.
+func (h *history) update() func(*Tx) error {
+	var l Lease
+	if len(h.leases) > 0 {
+		l = h.leases[h.random.IntN(len(h.leases))]
+	}
+	name := historyUpdates[h.random.IntN(len(historyUpdates))]
+	fn, end := h.updates(l)[name], h.random.IntN(10)
+	h.steps = append(h.steps, name)
+	return func(tx *Tx) error {
+		err := fn(tx)
+		switch {
+		case err != nil, end > 1:
+			return err
+		case end == 1:
+			panic(errUndone)
+		}
+		return errUndone
+	}
+}
+
+// group runs some updates in one transaction.
+func (h *history) group() {
+	if point := []failpoint.Point{failpoint.AppendPages, failpoint.BeforeCommit}[h.random.IntN(2)]; h.chance(6) {
+		failOnce(h.t, point, &fs.PathError{Op: "write", Err: syscall.ENOSPC})
+	}
+	defer failpoint.Set(nil)
+	var updates sync.WaitGroup
+	begun, queued := make(chan struct{}), make(chan struct{})
+	updates.Go(func() {
+		_ = h.store.Update(context.Background(), func(*Tx) error {
+			close(begun)
+			<-queued
+			return nil
+		})
+	})
+	<-begun
+	for range 1 + h.random.IntN(5) {
+		u := &update{fn: h.update(), done: make(chan error, 1)}
+		h.store.queue <- u
+		updates.Go(func() {
+			err := <-u.done
+			for _, legal := range []error{nil, errUndone, ErrFull, ErrLeaseLost, ErrNotFound, ErrTransition} {
+				if errors.Is(err, legal) {
+					return
+				}
+			}
+			if !strings.Contains(err.Error(), errUndone.Error()) {
+				h.t.Error(err)
+			}
+		})
+	}
+	close(queued)
+	updates.Wait()
+}
+
+// must ends the test where a step fails.
+func (h *history) must(what string, err error) {
+	h.t.Helper()
+	h.steps = append(h.steps, what)
+	if err != nil {
+		h.t.Fatalf("%v: %v", h.steps, err)
+	}
+}
+
+// step does one thing.
+func (h *history) step() {
+	backup := filepath.Join(filepath.Dir(h.path), "backup.db")
+	switch h.random.IntN(30) {
+	case 0, 1:
+		h.now = h.now.Add(time.Duration(h.random.IntN(20)) * time.Hour)
+	case 2, 3:
+		kept := func() time.Duration { return time.Duration(h.random.IntN(4)) * 10 * time.Hour }
+		_, err := h.store.Prune(h.t.Context(), h.now, Retention{kept(), kept(), kept()})
+		h.must("prune", err)
+	case 4, 5:
+		h.must("collect", h.store.CollectPages(h.t.Context()))
+	case 6:
+		h.must("close", h.store.Close())
+		if h.chance(2) {
+			_, err := Compact(h.path)
+			h.must("compact", err)
+		}
+		h.open()
+	case 7:
+		_, err := h.store.Backup(backup)
+		h.must("backup", err)
+		if h.chance(3) {
+			h.must("restore", errors.Join(h.store.Close(), os.RemoveAll(h.path+PagesSuffix), os.Rename(backup, h.path)))
+			_ = os.Rename(backup+PagesSuffix, h.path+PagesSuffix) // there may be none
+			h.open()
+		}
+	default:
+		h.group()
+		return
+	}
+	h.check()
+}
+
+// check wants the store right, and every page that an attempt names as it was.
+func (h *history) check() {
+	h.t.Helper()
+	if breaches, err := h.store.Check(); err != nil || len(breaches) > 0 {
+		h.t.Fatalf("%v: %v, %v", h.steps, breaches, err)
+	}
+	var named []PageHash
+	err := h.store.View(func(tx *Tx) error {
+		_, err := tx.entries(bucketAttempt, nil, func(k, v []byte) (bool, error) {
+			a, err := decodeAttempt(k, v)
+			if !a.Page.IsZero() {
+				named = append(named, a.Page)
+			}
+			return true, err
+		})
+		return err
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, page := range named {
+		if got, err := h.store.ReadPage(page); err != nil || !bytes.Equal(got, h.bodies[page]) {
+			h.t.Fatalf("%v: page %s is %d bytes (%v)", h.steps, page, len(got), err)
+		}
+	}
+}
+
+// TestHistories: whatever happens to a store, it is right, and says so.
+func TestHistories(t *testing.T) {
+	seeds := uint64(25)
+	if testing.Short() {
+		seeds = 5
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			h := &history{
+				t: t, random: rand.New(rand.NewPCG(seed, 0)), path: filepath.Join(t.TempDir(), "semel.db"),
+				now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC), bodies: map[PageHash][]byte{},
+			}
+			h.open()
+			for range 250 {
+				h.step()
+			}
+			h.check()
+			h.must("close", h.store.Close())
+		})
+	}
+}
