@@ -36,13 +36,15 @@ type BackedUp struct {
 // Errors: ErrDamaged where the copy does not pass Check, ErrStopped, those of
 // the file system.
 func (s *Store) Backup(path string) (done BackedUp, err error) {
-	if info, err := os.Stat(path); err == nil && (!info.Mode().IsRegular() || s.isAt(info)) {
-		return done, errors.New("it is the store itself or no regular file")
+	temp := path + newSuffix
+	for _, name := range []string{path, temp} {
+		if info, err := os.Stat(name); err == nil && (!info.Mode().IsRegular() || s.isAt(info)) {
+			return done, fmt.Errorf("%s is the store itself or no regular file", name)
+		}
 	}
 	s.backups.Lock()
 	defer s.backups.Unlock()
 	defer s.segments.pin()()
-	temp := path + newSuffix
 	defer func() { err = errors.Join(err, removeIfThere(temp)) }()
 	var kept map[string]int64
 	if done.Bytes, kept, err = s.copyStore(temp); err != nil {
