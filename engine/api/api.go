@@ -59,6 +59,8 @@ type Service interface {
 	// Verify compares everything in the store with everything, and calls fn
 	// with each place where it contradicts itself. Writing waits meanwhile.
 	Verify(ctx context.Context, fn func(Breach) error) (VerifyResult, error)
+	// Checksums says what each source holds, by name.
+	Checksums(ctx context.Context) (map[string]SourceSum, error)
 	// VerifyTwice parses all kept pages of a source again in a scratch store,
 	// and calls fn with each observation that comes out differently. Error:
 	// ErrUnknownSource.
@@ -92,8 +94,7 @@ type Breach struct {
 
 // VerifyResult says what was looked at.
 type VerifyResult struct {
-	Breaches int                  `json:"breaches"`
-	Sources  map[string]SourceSum `json:"sources,omitempty"` // by name
+	Breaches int `json:"breaches"`
 }
 
 // SourceSum is what a source holds, to be compared with another time.

@@ -170,6 +170,12 @@ func (c *Client) Verify(ctx context.Context, fn func(Breach) error) (result Veri
 	return result, err
 }
 
+// Checksums implements Service.
+func (c *Client) Checksums(ctx context.Context) (sums map[string]SourceSum, err error) {
+	err = c.value(ctx, http.MethodGet, "/v1/checksums", nil, &sums)
+	return sums, err
+}
+
 // VerifyTwice implements Service.
 func (c *Client) VerifyTwice(ctx context.Context, source string, fn func(Unlike) error) (result TwiceResult, err error) {
 	err = c.list(ctx, http.MethodGet, "/v1/verify/"+segment(source), nil, eachLine(fn), &result)

@@ -79,6 +79,7 @@ func TestClientIsLocal(t *testing.T) {
 	both(t, func(s Service) (any, error) {
 		return s.Verify(t.Context(), func(b Breach) error { return errors.New(b.What) })
 	})
+	both(t, func(s Service) (any, error) { return s.Checksums(t.Context()) })
 	for _, f := range []JobFilter{{}, {Source: "shop"}, {State: storage.StateComplete}, {Category: storage.CategoryNotFound}, {Limit: 3}} {
 		both(t, func(s Service) (any, error) {
 			var jobs []Job
@@ -92,6 +93,27 @@ func TestClientIsLocal(t *testing.T) {
 			result, err := s.Export(t.Context(), ExportRequest{Source: "shop", DataOnly: dataOnly}, &out)
 			return []any{result, out.String()}, err
 		})
+	}
+}
+
+// A store may have known any number of sources.
+func TestManySources(t *testing.T) {
+	const sources = 3000
+	l := local(t)
+	update(t, l, func(tx *storage.Tx) error {
+		for i := range sources {
+			if err := tx.PutSource(storage.Source{Name: fmt.Sprintf("a-source-with-a-longer-name-%d", i)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	c := client(t, NewHandler(l, ""))
+	if _, err := c.Verify(t.Context(), func(b Breach) error { return errors.New(b.What) }); err != nil {
+		t.Error(err)
+	}
+	if sums, err := c.Checksums(t.Context()); err != nil || len(sums) != sources {
+		t.Errorf("%d sources, %v", len(sums), err)
 	}
 }
 

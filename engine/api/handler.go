@@ -65,6 +65,7 @@ func NewHandler(l *Local, owner string) http.Handler {
 		"GET /v1/observations/{source}": h.observations,
 		"GET /v1/verify":                h.verify,
 		"GET /v1/verify/{source}":       h.verifyTwice,
+		"GET /v1/checksums":             h.checksums,
 		"POST /v1/backup":               h.backup,
 	} {
 		h.mux.Handle(pattern, serve)
@@ -297,6 +298,14 @@ func (h *handler) verifyTwice(w *response, r *http.Request) error {
 		enc := json.NewEncoder(out)
 		return h.local.VerifyTwice(r.Context(), r.PathValue("source"), func(u Unlike) error { return enc.Encode(u) })
 	})
+}
+
+func (h *handler) checksums(w *response, r *http.Request) error {
+	sums, err := h.local.Checksums(r.Context())
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, sums)
 }
 
 // backupRequest is the body of POST /v1/backup.

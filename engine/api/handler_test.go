@@ -97,6 +97,7 @@ func TestPaths(t *testing.T) {
 		{"POST", "/v1/jobs/2/cancel", "application/jsonl", `{"id":2,"key":"shop:00001:-:-:-:-","source":"shop","state":"failed",`},
 		{"POST", "/v1/jobs/shop:00001:-:-:-:-/retry", "application/jsonl", `{"id":2,"key":"shop:00001:-:-:-:-","source":"shop","state":"pending",`},
 		{"GET", "/v1/verify", "application/jsonl", ""},
+		{"GET", "/v1/checksums", "application/json", `{"shop":{"rows":1,"checksum":"`},
 	} {
 		w := ask(h, test.method, test.target, "")
 		if w.Code != http.StatusOK || w.Header().Get("Content-Type") != test.kind || !strings.HasPrefix(w.Body.String(), test.start) {

@@ -55,8 +55,12 @@ func (a *app) verify(ctx context.Context, twice string) func(*config.Config, api
 		if result.Breaches > 0 {
 			return &fault{exitFailed, fmt.Errorf("the store contradicts itself in %s", count(result.Breaches, "place")), "keep a copy of the file for a report, and go back to an earlier copy"}
 		}
-		for _, name := range slices.Sorted(maps.Keys(result.Sources)) {
-			if err := a.verified(verifiedSource{name, result.Sources[name]}); err != nil {
+		sums, err := service.Checksums(ctx)
+		if err != nil {
+			return err
+		}
+		for _, name := range slices.Sorted(maps.Keys(sums)) {
+			if err := a.verified(verifiedSource{name, sums[name]}); err != nil {
 				return err
 			}
 		}
