@@ -28,9 +28,12 @@ type KeptPage struct {
 	frame []byte
 }
 
-// KeepPage compresses what the parser saw of a page. It is safe for concurrent
-// use and does not keep body.
+// KeepPage compresses what the parser saw of a page; nil: the page is over 1 GiB
+// and is not kept. It is safe for concurrent use and does not keep body.
 func KeepPage(body []byte) *KeptPage {
+	if len(body) > maxPage {
+		return nil
+	}
 	p := &KeptPage{Hash: sha256.Sum256(body)}
 	p.frame = appendFrame(nil, p.Hash, body)
 	return p
@@ -51,8 +54,8 @@ var codec = sync.OnceValues(func() (*zstd.Encoder, *zstd.Decoder) {
 	return enc, dec
 })
 
-// maxPage bounds what a damaged frame can make us allocate; bodies are bounded
-// far below by engine.max_body.
+// maxPage bounds what a damaged frame can make us allocate, and so what can be
+// kept; engine.max_body is far below it, unless somebody raises it that much.
 const maxPage = 1 << 30
 
 // pagePlace says where a page stands and how many attempts name it.
