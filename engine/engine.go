@@ -140,7 +140,7 @@ func (e *Engine) run(ctx context.Context, once bool) (Summary, error) {
 		return s.run(stop)
 	})
 	group.Go(func() error { return e.maintain(loopCtx) })
-	group.Go(func() error { e.retain(stop, loopCtx.Done()); return nil })
+	group.Go(func() error { return e.retain(stop, loopCtx.Done()) })
 	err := group.Wait()
 	if countErr := e.countOpen(); err == nil {
 		err = countErr

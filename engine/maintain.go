@@ -17,7 +17,8 @@ const (
 )
 
 // maintain renews the leases in flight at a third of their length, takes back
-// those that ended, and makes retries pending when they are due.
+// those that ended, and makes retries pending when they are due. It ends the
+// engine when the store's file is gone from its place.
 func (e *Engine) maintain(ctx context.Context) error {
 	ticker := time.NewTicker(sweep)
 	defer ticker.Stop()
@@ -38,6 +39,9 @@ func (e *Engine) maintain(ctx context.Context) error {
 		if now.Sub(tidied) >= time.Minute {
 			tidied = now
 			e.pace.forget(now)
+		}
+		if err := e.opts.Store.Moved(); err != nil {
+			return err
 		}
 		if err := e.sweepOnce(ctx, now); err != nil {
 			return ignoreStop(ctx, err)

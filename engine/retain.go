@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"semel/storage"
@@ -14,17 +15,19 @@ const retainEvery = time.Hour
 // retain deletes what Options.Retention no longer keeps, at once and then every
 // retainEvery, until done is closed: then it ends what it is at, so that a
 // RunOnce that finds nothing to do deletes, too. When stop ends, it leaves the
-// rest to the next run.
-func (e *Engine) retain(stop context.Context, done <-chan struct{}) {
+// rest to the next run. Its error is a damaged store's.
+func (e *Engine) retain(stop context.Context, done <-chan struct{}) error {
 	ticker := time.NewTicker(retainEvery)
 	defer ticker.Stop()
 	for {
-		e.retainOnce(stop, e.now())
+		if err := e.retainOnce(stop, e.now()); err != nil {
+			return err
+		}
 		select {
 		case <-stop.Done():
-			return
+			return nil
 		case <-done:
-			return
+			return nil
 		case <-ticker.C:
 		}
 	}
@@ -32,9 +35,12 @@ func (e *Engine) retain(stop context.Context, done <-chan struct{}) {
 
 // retainOnce does one pass. Failing at it must not end the collecting: what
 // cannot be deleted only takes room, and a store that has stopped is noticed by
-// who commits.
-func (e *Engine) retainOnce(ctx context.Context, now time.Time) {
+// who commits. But pages that are damaged are written to no more.
+func (e *Engine) retainOnce(ctx context.Context, now time.Time) error {
 	pruned, err := e.opts.Store.Prune(ctx, now, e.opts.Retention)
+	if errors.Is(err, storage.ErrUnreadable) {
+		return err
+	}
 	if err != nil && ctx.Err() == nil {
 		e.opts.Log.Error("old history could not be deleted: the store grows until it can", "error", err)
 	}
@@ -44,4 +50,5 @@ func (e *Engine) retainOnce(ctx context.Context, now time.Time) {
 	if err := e.opts.Store.CollectPages(ctx); err != nil && ctx.Err() == nil {
 		e.opts.Log.Error("the room of old pages could not be given back", "error", err)
 	}
+	return nil
 }

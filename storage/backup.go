@@ -53,7 +53,7 @@ func (s *Store) Backup(path string) (done BackedUp, err error) {
 	pages := path + PagesSuffix
 	for name, size := range kept {
 		if err := copySegment(filepath.Join(s.segments.dir, name), pages, name, size); err != nil {
-			return done, fmt.Errorf("copying kept pages: %w", err)
+			return done, fmt.Errorf("copying kept pages in %s: %w", name, err)
 		}
 		done.Segments++
 		done.Pages += size
@@ -115,6 +115,9 @@ func copySegment(from, dir, name string, size int64) (err error) {
 		return err
 	}
 	in, err := os.Open(from)
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -126,6 +129,9 @@ func copySegment(from, dir, name string, size int64) (err error) {
 		return err
 	}
 	_, err = io.CopyN(out, in, size)
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: the segment is cut short", ErrDamaged)
+	}
 	if err := errors.Join(err, out.Sync(), out.Close()); err != nil {
 		return err
 	}

@@ -36,22 +36,40 @@ func (s *Store) CollectPages(ctx context.Context) error {
 	}
 }
 
+const (
+	// smallSegment is what each of many short runs leaves behind, and fewSmall
+	// how many of those there may be before they are put together.
+	smallSegment = 1 << 20
+	fewSmall     = 32
+)
+
 // sparseSegment is the first after an id whose frames are half unused or more,
-// but for the one that is written; id 0: there is none.
+// or that is one of too many small ones, but for the one that is written; id 0:
+// there is none.
 func (s *Store) sparseSegment(ctx context.Context, after uint32) (id uint32, r segmentRecord, err error) {
 	err = s.Update(ctx, func(tx *Tx) error { // an Update, for which segment is written only the writer knows
+		var small []uint32
 		c := tx.bucket(bucketSegment).Cursor()
 		for k, v := c.Seek(segmentKey(after + 1)); k != nil; k, v = c.Next() {
 			at := binary.BigEndian.Uint32(k)
 			if r, err = decodeSegment(k, v); err != nil {
 				return err
 			}
-			if at != tx.segments.id && 2*r.live <= r.size {
+			switch {
+			case at == tx.segments.id:
+			case 2*r.live <= r.size:
 				id = at
 				return nil
+			case r.size < smallSegment:
+				small = append(small, at)
 			}
 		}
-		return nil
+		if len(small) <= fewSmall {
+			return nil
+		}
+		id = small[0]
+		r, err = tx.segment(id)
+		return err
 	})
 	return id, r, err
 }

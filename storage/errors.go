@@ -28,6 +28,9 @@ var (
 	// ErrStopped: a commit failed and its outcome is unknown, or the store was
 	// closed. Nothing more is written until it is opened again.
 	ErrStopped = errors.New("store has stopped")
+	// ErrMoved: the store's file was moved, removed or replaced while it was in
+	// use, so that nobody will find what is written to it.
+	ErrMoved = errors.New("store was moved, removed or replaced while it was in use")
 	// ErrFull: the disk has no room. Nothing of the transaction was written and
 	// the store works on; the same update may be tried again.
 	ErrFull = errors.New("no room on the disk of the store")

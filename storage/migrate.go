@@ -58,7 +58,7 @@ func migrate(b *bolt.Tx) error {
 	}
 	for ; version < schema; version++ {
 		if err := migrations[version](b); err != nil {
-			return fmt.Errorf("migrating from schema %d: %w", version, err)
+			return fmt.Errorf("%w: migrating from schema %d: %w", ErrUnreadable, version, err)
 		}
 	}
 	if err := checkBuckets(b); err != nil {

@@ -439,3 +439,30 @@ func TestCompactTidiesPages(t *testing.T) {
 	s = storagetest.OpenAt(t, path, storage.Options{})
 	wantPage(t, s, h, pageOf(1, 3000))
 }
+
+// Many short runs leave many small segments: they are put together.
+func TestSmallSegmentsAreCollected(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "semel.db")
+	want := map[storage.PageHash][]byte{}
+	for i := range uint64(40) {
+		s, err := storage.Open(path, storage.Options{NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		page := pageOf(i, 2000)
+		want[keep(t, s, fmt.Sprint(i), page)] = page
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := storagetest.OpenAt(t, path, storage.Options{NoSync: true})
+	if err := s.CollectPages(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := segmentFiles(t, path); len(left) > 34 {
+		t.Errorf("%d segments", len(left))
+	}
+	for h, page := range want {
+		wantPage(t, s, h, page)
+	}
+}

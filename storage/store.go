@@ -48,6 +48,7 @@ type Store struct {
 	path string
 	db   *bolt.DB
 	read bool
+	file os.FileInfo // as it was opened
 
 	segments *segments
 	backups  sync.Mutex // one at a time: two may go to one name
@@ -76,6 +77,9 @@ func Open(path string, opts Options) (*Store, error) {
 func open(path, pages string, opts Options) (*Store, error) {
 	if err := prepare(path, opts.ReadOnly); err != nil {
 		return nil, fmt.Errorf("opening store %s: %w", path, err)
+	}
+	if _, err := os.ReadDir(pages); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("opening store %s: its kept pages: %w", path, err)
 	}
 	var db *bolt.DB
 	err := guard(func() (err error) {
@@ -107,6 +111,9 @@ func open(path, pages string, opts Options) (*Store, error) {
 		err = guard(func() error { return db.Update(migrate) })
 	}
 	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening store %s: %w", path, err), db.Close())
+	}
+	if s.file, err = os.Stat(path); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening store %s: %w", path, err), db.Close())
 	}
 	if !opts.ReadOnly {
@@ -246,6 +253,15 @@ func openError(err error) error {
 
 // Path is the file the store was opened at.
 func (s *Store) Path() string { return s.path }
+
+// Moved is nil while the file that was opened stands at its path, else ErrMoved.
+func (s *Store) Moved() error {
+	now, err := os.Stat(s.path)
+	if err == nil && os.SameFile(now, s.file) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("store %s: %w", s.path, ErrMoved)
+}
 
 // Close waits for queued updates and closes the file. A clean close writes the
 // list of free pages, so that the next Open need not search for them.

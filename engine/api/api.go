@@ -192,6 +192,7 @@ type Attempt struct {
 	Endpoint      string            `json:"endpoint,omitempty"`
 	Country       string            `json:"country,omitempty"`
 	Session       string            `json:"session,omitempty"`
+	Page          string            `json:"page,omitempty"` // SHA-256 of the page kept with it, hex
 	ParserVersion int               `json:"parser_version"`
 	Records       int               `json:"records"`
 	Owner         string            `json:"owner"`
@@ -207,6 +208,7 @@ type Status struct {
 	Proxies    map[string]ProxyStatus  `json:"proxies"`
 	Quarantine map[string]int64        `json:"quarantine"`
 	Warnings   []string                `json:"warnings"`
+	Run        *Owner                  `json:"run"` // the semel run that holds the store; null: none does
 }
 
 // SourceStatus are one source's figures. Jobs are counted by where they stand

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -44,7 +45,8 @@ type Client struct {
 var _ Service = (*Client)(nil)
 
 // Dial reaches the process that holds a store, over the store's socket, and
-// tells who that is. Errors: ErrNoOwner, ErrSilent, the end of ctx.
+// tells who that is. Errors: ErrNoOwner, ErrSilent, fs.ErrPermission, the end of
+// ctx.
 func Dial(ctx context.Context, store string) (*Client, Owner, error) {
 	name, err := socketName(store)
 	if err != nil {
@@ -59,6 +61,11 @@ func Dial(ctx context.Context, store string) (*Client, Owner, error) {
 		return d.DialContext(ctx, "unix", path)
 	})
 	owner, err := c.hello(ctx)
+	if errors.Is(err, ErrSilent) {
+		if pid := peerPID(path); pid > 0 {
+			err = fmt.Errorf("%w, pid %d", err, pid)
+		}
+	}
 	if err != nil {
 		return nil, owner, errors.Join(err, c.Close())
 	}
@@ -103,6 +110,9 @@ func (c *Client) hello(ctx context.Context) (Owner, error) {
 		return Owner{}, context.Cause(ctx)
 	case limited.Err() != nil:
 		return Owner{}, fmt.Errorf("%w within %s", ErrSilent, helloTime)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return Owner{}, fmt.Errorf("reaching the run that holds it: %w", err)
 	}
 	return Owner{}, fmt.Errorf("%w: %w", ErrNoOwner, err)
 }

@@ -75,7 +75,11 @@ func TestClientIsLocal(t *testing.T) {
 	for _, ref := range []string{"1", "8", odd.String(), fmt.Sprint(pageRows + 21)} {
 		both(t, func(s Service) (any, error) { return s.Job(t.Context(), ref) })
 	}
-	both(t, func(s Service) (any, error) { return s.Status(t.Context()) })
+	both(t, func(s Service) (any, error) {
+		status, err := s.Status(t.Context())
+		status.Run = nil // who holds the store is the handler's to say
+		return status, err
+	})
 	both(t, func(s Service) (any, error) {
 		return s.Verify(t.Context(), func(b Breach) error { return errors.New(b.What) })
 	})

@@ -52,7 +52,12 @@ func newStory(j *storage.Job, attempts []storage.Attempt, worked bool) JobStory 
 }
 
 func newAttempt(a storage.Attempt) Attempt {
+	page := ""
+	if !a.Page.IsZero() {
+		page = a.Page.String()
+	}
 	return Attempt{
+		Page:   page,
 		Number: a.Generation, Generation: a.Generation, Outcome: a.Outcome, Category: null(a.Category), Reason: a.Reason,
 		Phase: a.Phase, Status: a.Status, ConnectStatus: a.ConnectStatus, ProxyCode: a.ProxyCode,
 		BytesUp: a.BytesUp, BytesDown: a.BytesDown, FinalURL: a.FinalURL,

@@ -237,6 +237,9 @@ func (h *handler) status(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if h.owner.Name != "" {
+		s.Run = &h.owner
+	}
 	return answer(w, http.StatusOK, s)
 }
 

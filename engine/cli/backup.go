@@ -15,7 +15,8 @@ func (a *app) backupCommand() *cobra.Command {
 		Use:   "backup FILE",
 		Short: "Copy the store, also while it is worked on",
 		Long: `Write a copy of the store as it stands now to FILE, and its kept pages, where there
-are any, to the folder FILE.pages. A run that goes on does not wait. The copy is
+are any, to the folder FILE.pages. A run that goes on does not wait; where there is
+none, nothing else may use the store meanwhile. The copy is
 checked before it takes its name; a backup that has the name until then is replaced
 as a whole or not at all.
 
@@ -26,7 +27,7 @@ the folder with the store's name and .pages behind it.
 		Example: "  semel backup /mnt/backup/semel.db",
 		Args:    exactArgs("FILE"),
 	}, func(ctx context.Context, args []string) error {
-		return a.reading(ctx, func(c *config.Config, service api.Service) error {
+		return a.writing(ctx, func(c *config.Config, service api.Service) error {
 			if err := refuseOwnFiles(c, args[0]); err != nil {
 				return err
 			}
@@ -36,7 +37,7 @@ the folder with the store's name and .pages behind it.
 }
 
 func (a *app) backup(ctx context.Context, service api.Service, path string) error {
-	path, err := filepath.Abs(path)
+	path, err := filepath.Abs(followed(path))
 	if err != nil {
 		return err
 	}

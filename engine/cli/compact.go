@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"semel/engine/api"
 	"semel/storage"
 )
 
@@ -39,10 +40,13 @@ type compacted struct {
 	PagesAfterBytes  int64 `json:"pages_after_bytes"`
 }
 
-func (a *app) compact(context.Context, []string) error {
+func (a *app) compact(ctx context.Context, _ []string) error {
 	c, err := a.loadConfigWithoutSecrets()
 	if err != nil {
 		return err
+	}
+	if client, owner, err := api.Dial(ctx, c.Store.Path); err == nil {
+		return errors.Join(heldBy(c, owner, "stop it first: compact needs the store for itself"), client.Close())
 	}
 	size, err := storage.Compact(c.Store.Path)
 	switch {

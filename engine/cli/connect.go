@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"time"
 
@@ -83,8 +84,11 @@ func reach(ctx context.Context, c *config.Config, create bool, opts storage.Opti
 		if err == nil {
 			return access{client: client, owner: owner}, nil
 		}
+		if err = fmt.Errorf("opening store %s: %w", c.Store.Path, err); errors.Is(err, fs.ErrPermission) {
+			return access{}, &fault{exitStore, err, "it works for its own user, and for root"}
+		}
 		if !errors.Is(err, api.ErrNoOwner) {
-			return access{}, fmt.Errorf("opening store %s: %w", c.Store.Path, err)
+			return access{}, err
 		}
 		store, err := openStore(c, create, opts)
 		if !errors.Is(err, storage.ErrInUse) {
@@ -115,6 +119,10 @@ func own(ctx context.Context, c *config.Config) (*storage.Store, error) {
 	if err != nil || at.store != nil {
 		return at.store, err
 	}
-	held := fmt.Errorf("store %s is in use by semel run, pid %d", c.Store.Path, at.owner.PID)
-	return nil, errors.Join(&fault{exitStore, held, "it goes on collecting, and semel status and the other commands work through it"}, at.close())
+	return nil, errors.Join(heldBy(c, at.owner, "it goes on collecting, and semel status and the other commands work through it"), at.close())
+}
+
+// heldBy is the fault of a store that must not be anybody's.
+func heldBy(c *config.Config, owner api.Owner, hint string) error {
+	return &fault{exitStore, fmt.Errorf("store %s is in use by semel run, pid %d", c.Store.Path, owner.PID), hint}
 }

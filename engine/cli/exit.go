@@ -96,6 +96,10 @@ func classify(err error) *fault {
 		return &fault{exitFailed, err, "semel jobs lists the jobs"}
 	case errors.Is(err, storage.ErrTransition):
 		return &fault{exitFailed, err, "only failed jobs can be retried, and only pending or retryable ones canceled"}
+	case errors.Is(err, storage.ErrDamaged):
+		return &fault{exitFailed, err, "semel verify names each place; kept pages that are lost can be let go by a shorter store.retain.bodies and a run"}
+	case errors.Is(err, storage.ErrMoved):
+		return &fault{exitStore, err, "what was committed is in the file that was moved; if that was removed, it is lost: go back to a backup"}
 	case errors.Is(err, storage.ErrFull):
 		return &fault{exitFailed, err, "make room there and run again: nothing that was committed is lost"}
 	case errors.Is(err, storage.ErrStopped):

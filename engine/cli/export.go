@@ -130,6 +130,7 @@ func newManifest(r api.ExportRequest, result api.ExportResult, sum []byte) manif
 // writeExport replaces the file at path and its manifest: both are whole on the
 // disk before either takes its name.
 func writeExport(ctx context.Context, c *config.Config, service api.Service, r api.ExportRequest, path string) (m manifest, err error) {
+	path = followed(path)
 	var files replacement
 	defer func() { err = errors.Join(err, files.discard()) }()
 	data, err := files.create(path)

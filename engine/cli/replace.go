@@ -34,6 +34,15 @@ const tempSuffix = ".tmp"
 
 func tempPrefix(path string) string { return "." + filepath.Base(path) + "." }
 
+// followed is the file that links lead to: that one is to be replaced, and not
+// the link.
+func followed(path string) string {
+	if file, err := filepath.EvalSymlinks(path); err == nil {
+		return file
+	}
+	return path
+}
+
 // create opens a file that is to become the one at path.
 func (r *replacement) create(path string) (*os.File, error) {
 	info, err := os.Stat(path)

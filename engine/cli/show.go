@@ -103,6 +103,9 @@ func (a *app) attemptText(at api.Attempt) {
 	if at.FinalURL != "" {
 		a.row("page", "%s", plain(at.FinalURL))
 	}
+	if at.Page != "" {
+		a.row("kept", "the page, SHA-256 %s", at.Page)
+	}
 	if at.NextAt != nil {
 		a.row("then", "due again at %s, %s later", timeText(at.NextAt), durationText(at.NextAt.Sub(at.End)))
 	}

@@ -43,6 +43,11 @@ func (a *app) status(ctx context.Context) func(*config.Config, api.Service) erro
 }
 
 func (a *app) statusText(c *config.Config, s api.Status) {
+	if s.Run != nil {
+		a.printf("semel run, pid %d, since %s\n", s.Run.PID, s.Run.Started.Format(time.RFC3339))
+	} else {
+		a.printf("no semel run holds the store\n")
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Sources)) {
 		a.sourceText(c, name, s.Sources[name])
 	}
