@@ -57,10 +57,11 @@ type Engine struct {
 
 // Summary is what one Run did.
 type Summary struct {
-	New       int // jobs made from targets
-	Known     int // targets whose job was there before
-	BadRows   int // targets that cannot become jobs
-	BadFiles  int // files of targets that could not be read
+	New       int  // jobs made from targets
+	Known     int  // targets whose job was there before
+	BadRows   int  // targets that cannot become jobs
+	BadFiles  int  // files of targets that could not be read
+	Offered   bool // all targets have been read to their end
 	Completed int
 	Failed    int
 	Retried   int

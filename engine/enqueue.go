@@ -24,6 +24,7 @@ func (e *Engine) enqueueAll(ctx context.Context) error {
 			return err
 		}
 	}
+	e.note(func(s *Summary) { s.Offered = true })
 	return nil
 }
 

@@ -79,9 +79,10 @@ func TestVerdict(t *testing.T) {
 		{name: "bad file", s: engine.Summary{BadFiles: 1, Failed: 1}, code: exitFailed},
 		{name: "paused, jobs held", s: engine.Summary{Paused: paused, Open: 1, Failed: 1}, code: exitAccount},
 		{name: "paused, nothing held", s: engine.Summary{Paused: paused}, code: exitDone},
-		{name: "interrupted", s: engine.Summary{Open: 1, Failed: 1, Paused: paused}, interrupted: true, code: exitInterrupted},
-		{name: "interrupted, nothing left", interrupted: true, code: exitDone},
-		{name: "interrupted, nothing left, failed", s: engine.Summary{Failed: 1}, interrupted: true, code: exitJobs},
+		{name: "interrupted before it began", interrupted: true, code: exitInterrupted},
+		{name: "interrupted", s: engine.Summary{Offered: true, Open: 1, Failed: 1, Paused: paused}, interrupted: true, code: exitInterrupted},
+		{name: "interrupted, nothing left", s: engine.Summary{Offered: true}, interrupted: true, code: exitDone},
+		{name: "interrupted, nothing left, failed", s: engine.Summary{Offered: true, Failed: 1}, interrupted: true, code: exitJobs},
 		{name: "daemon", s: engine.Summary{Open: 1, Failed: 1, BadRows: 1}, daemon: true, interrupted: true, code: exitDone},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

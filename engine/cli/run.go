@@ -142,6 +142,7 @@ type runSummary struct {
 	Known     int               `json:"known"`
 	BadRows   int               `json:"bad_rows"`
 	BadFiles  int               `json:"bad_files"`
+	Offered   bool              `json:"offered"`
 	Completed int               `json:"completed"`
 	Failed    int               `json:"failed"`
 	Retried   int               `json:"retried"`
@@ -176,6 +177,8 @@ func verdict(s engine.Summary, once, interrupted bool) error {
 	switch {
 	case !once:
 		return nil
+	case interrupted && !s.Offered:
+		return &fault{exitInterrupted, errors.New("interrupted before all targets were read"), "run it again to go on"}
 	case interrupted && s.Open > 0:
 		return &fault{exitInterrupted, fmt.Errorf("interrupted with %s left", count(s.Open, "job")), "run it again to go on"}
 	case len(s.Paused) > 0 && s.Open > 0:
