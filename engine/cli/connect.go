@@ -84,10 +84,10 @@ func reach(ctx context.Context, c *config.Config, create bool, opts storage.Opti
 		if err == nil {
 			return access{client: client, owner: owner}, nil
 		}
-		if err = fmt.Errorf("opening store %s: %w", c.Store.Path, err); errors.Is(err, fs.ErrPermission) {
-			return access{}, &fault{exitStore, err, "it works for its own user, and for root"}
-		}
-		if !errors.Is(err, api.ErrNoOwner) {
+		if err = fmt.Errorf("opening store %s: %w", c.Store.Path, err); !errors.Is(err, api.ErrNoOwner) {
+			if errors.Is(err, fs.ErrPermission) {
+				err = &fault{exitStore, err, "it works for its own user, and for root"}
+			}
 			return access{}, err
 		}
 		store, err := openStore(c, create, opts)
