@@ -43,6 +43,9 @@
 // xxhash of the whole; the text stands in the job and is compared, so a
 // collision is an error inside the transaction and never a wrong answer.
 //
+// Records but for sources and counters end with a checksum (codec.go): bbolt
+// has none, and would show a damaged value as it shows any other.
+//
 // # Invariants
 //
 //   - A job stands in exactly one of ready, wait and lease, or in none of them
