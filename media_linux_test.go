@@ -305,6 +305,22 @@ func TestNoPermission(t *testing.T) {
 	}
 }
 
+// TestNoPermissionForPages: so is the folder of kept pages, before anything is
+// collected that could not be kept.
+func TestNoPermissionForPages(t *testing.T) {
+	f := publicFolder(t)
+	store := f.path("media/semel.db")
+	pages := store + ".pages"
+	err := errors.Join(os.Mkdir(f.path("media"), 0o755), os.WriteFile(store, realStore(t), 0o644), os.Mkdir(pages, 0))
+	if err := errors.Join(err, os.Chmod(f.path("media"), 0o777), os.Chmod(store, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(pages, 0o755) })
+	for _, line := range []string{runOnce, "status", "verify"} {
+		wantExit(t, nobody(f, line), refusal{5, "its kept pages: open media/semel.db.pages: permission denied", "check who owns the file and its folder"})
+	}
+}
+
 // publicFolder is a folder that everybody can enter, with the program in it.
 func publicFolder(t *testing.T) *folder {
 	t.Helper()

@@ -78,9 +78,6 @@ func open(path, pages string, opts Options) (*Store, error) {
 	if err := prepare(path, opts.ReadOnly); err != nil {
 		return nil, fmt.Errorf("opening store %s: %w", path, err)
 	}
-	if _, err := os.ReadDir(pages); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("opening store %s: its kept pages: %w", path, err)
-	}
 	var db *bolt.DB
 	err := guard(func() (err error) {
 		db, err = openFile(path, opts)
@@ -89,8 +86,11 @@ func open(path, pages string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening store %s: %w", path, err)
 	}
-	if pages == "" {
+	if pages == "" { // by now the file is there, also where links lead to it
 		pages = realPath(path) + PagesSuffix
+	}
+	if _, err := os.ReadDir(pages); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(fmt.Errorf("opening store %s: its kept pages: %w", path, err), db.Close())
 	}
 	s := &Store{
 		path: path, db: db, read: opts.ReadOnly,

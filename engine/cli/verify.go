@@ -20,7 +20,8 @@ func (a *app) verifyCommand() *cobra.Command {
 		Use:   "verify [--twice SOURCE]",
 		Short: "Compare everything in the store with everything",
 		Long: `Compare everything in the store with everything: pages, jobs with their indexes
-both ways, attempts and observations with jobs, events, counters with a recount.
+both ways, attempts and observations with jobs, events, kept pages with their
+checksums and their folder, counters with a recount.
 Each place that does not agree is a line, with its bucket and key; where all
 agrees, each source is one, with the checksum of its observations: two stores that
 collected the same have the same one, whatever happened on the way. A run that goes
@@ -53,7 +54,7 @@ func (a *app) verify(ctx context.Context, twice string) func(*config.Config, api
 			return err
 		}
 		if result.Breaches > 0 {
-			return &fault{exitFailed, fmt.Errorf("the store contradicts itself in %s", count(result.Breaches, "place")), "keep a copy of the file for a report, and go back to an earlier copy"}
+			return &fault{exitFailed, fmt.Errorf("the store contradicts itself in %s", count(result.Breaches, "place")), "keep a copy of the file for a report, and go back to a backup; where only kept pages are lost, a shorter store.retain.bodies and a run let go of them"}
 		}
 		sums, err := service.Checksums(ctx)
 		if err != nil {
