@@ -131,8 +131,11 @@ func TestFiftyWindows(t *testing.T) {
 				tenth, last := sizes[9], sizes[49]
 				t.Logf("%d targets, bytes used (file): window 1 %d (%d), 10 %d (%d), 50 %d (%d)",
 					targets, sizes[0].used, sizes[0].file, tenth.used, tenth.file, last.used, last.file)
+				// What was ever used rises once more when a transaction is larger
+				// than all before it, and how many outcomes share one is chance: 40
+				// windows later it may be by what one window takes.
 				for i, size := range sizes[10:] {
-					if grown := float64(size.used) > 1.05*float64(tenth.used) || size.file > tenth.file; test.flat && grown {
+					if grown := size.used > tenth.used+sizes[0].used || size.file > tenth.file; test.flat && grown {
 						t.Errorf("window %d: %+v, window 10: %+v", i+11, size, tenth)
 					}
 				}
