@@ -71,6 +71,12 @@ func normalizeHost(u *url.URL) (string, error) {
 	return host + ":" + strconv.FormatUint(n, 10), nil
 }
 
+// longestHost is the longest host name in ASCII that DNS can ask for (RFC 1035
+// §2.3.4), written without the last dot.
+const longestHost = 253
+
+var errLongHost = fmt.Errorf("the host is longer than the %d characters of a name", longestHost)
+
 // asciiHost is a host name in lower-case ASCII, or an IP address in its usual
 // form. Names with "_" exist and are let through.
 func asciiHost(host string) (string, error) {
@@ -86,10 +92,16 @@ func asciiHost(host string) (string, error) {
 	if !utf8.ValidString(host) {
 		return "", errors.New("the host is not UTF-8")
 	}
+	if len(host) > utf8.UTFMax*longestHost { // encoding costs the square of the length
+		return "", errLongHost
+	}
 	profile := idna.New(idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(false))
 	ascii, err := profile.ToASCII(host)
 	if err != nil {
 		return "", fmt.Errorf("the host is not a name: %w", err)
+	}
+	if len(strings.TrimSuffix(ascii, ".")) > longestHost {
+		return "", errLongHost
 	}
 	if strings.Trim(ascii, ".") == "" || strings.ContainsAny(ascii, " /?#@:%[]\\<>\"^`{|}\x7f") {
 		return "", errors.New("the host is empty or not a name")

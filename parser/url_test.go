@@ -1,6 +1,7 @@
 package parser
 
 import (
+	"errors"
 	"net/url"
 	"strings"
 	"testing"
@@ -56,6 +57,25 @@ func TestNormalizeURLHidesPassword(t *testing.T) {
 	for _, raw := range []string{"http://user:secret@example.com:port/", "http://user:secret@example.com/", "ftp://user:secret@x/"} {
 		if _, err := NormalizeURL(raw); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("the error of %q is %v", raw, err)
+		}
+	}
+}
+
+// TestNormalizeURLLongHost: no name is longer than DNS can ask for, and finding
+// that out costs no more for a longer one.
+func TestNormalizeURLLongHost(t *testing.T) {
+	label := strings.Repeat("a", 49) + "."
+	longest := strings.Repeat(label, 5) + "com" // 253
+	for _, c := range []struct {
+		host string
+		fine bool
+	}{
+		{longest, true}, {longest + ".", true}, {"a" + longest, false},
+		{strings.Repeat("ü", 200), true}, {strings.Repeat("ü", 300), false}, {strings.Repeat("漢", 1_000_000), false},
+	} {
+		_, err := NormalizeURL("http://" + c.host + "/")
+		if c.fine && err != nil || !c.fine && !errors.Is(err, errLongHost) {
+			t.Errorf("%d bytes of %.10s: got %v", len(c.host), c.host, err)
 		}
 	}
 }
