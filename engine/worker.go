@@ -132,7 +132,8 @@ func (a *attempt) fetch(ctx context.Context, body *fetch.Share, r *result) *fetc
 		r.failure = fail(storage.CategoryConfig, "%v", err)
 		return nil
 	}
-	r.record.Endpoint, r.record.Session, r.record.Country = session.EndpointString(), session.SessionHash(), a.job.Country
+	r.record.Proxy, r.record.Endpoint, r.record.Session = a.src.Proxy, session.EndpointString(), session.SessionHash()
+	r.record.Country = a.job.Country
 	x := exchange{proxied: a.src.Proxy != "", worked: session.Worked()}
 	visit := newVisit(a, session, &r.record)
 	x.page, x.trace, x.err = session.Do(ctx, a.request(visit, body))

@@ -34,6 +34,8 @@ type Attempt struct {
 	BytesDown     int64
 	FinalURL      string // after redirects, "" without a page
 
+	Step     string // name of the workflow's step that it ended in; "" without steps
+	Proxy    string // name of the proxy; "" direct
 	Endpoint string // redacted; "" direct
 	Country  string // exit country asked for
 	Session  string // hash of the session id
@@ -48,8 +50,9 @@ type Attempt struct {
 	ContentType string    // of that page
 }
 
-// attemptVersion 2 added Page and ContentType, and is sealed.
-const attemptVersion = 2
+// attemptVersion 2 added Page and ContentType, and is sealed; 3 added Step and
+// Proxy.
+const attemptVersion = 3
 
 func (a *Attempt) encode() []byte {
 	e := newEncoder(attemptVersion, 200+len(a.FinalURL)+len(a.Reason))
@@ -62,7 +65,7 @@ func (a *Attempt) encode() []byte {
 	e.flag(a.Free)
 	e.i64(a.BytesUp)
 	e.i64(a.BytesDown)
-	for _, s := range []string{a.Owner, a.Outcome, string(a.Category), a.Reason, a.Phase, a.ProxyCode, a.FinalURL, a.Endpoint, a.Country, a.Session} {
+	for _, s := range []string{a.Owner, a.Outcome, string(a.Category), a.Reason, a.Phase, a.ProxyCode, a.FinalURL, a.Endpoint, a.Country, a.Session, a.Step, a.Proxy} {
 		e.text(s)
 	}
 	if a.Page.IsZero() {
@@ -90,6 +93,9 @@ func decodeAttempt(key, b []byte) (Attempt, error) {
 		*s = d.text()
 	}
 	a.Category = Category(category)
+	if d.version > 2 {
+		a.Step, a.Proxy = d.text(), d.text()
+	}
 	if d.version > 1 && d.flag() {
 		copy(a.Page[:], d.take(len(a.Page)))
 		a.ContentType = d.text()

@@ -34,6 +34,7 @@ const (
 	CategoryParseError        Category = "parse_error"        // the page is not what its type says
 	CategoryValidation        Category = "validation"         // a field is missing or wrong
 	CategoryDuplicateKey      Category = "duplicate_key"      // two different rows of one key on one page
+	CategoryUnsafeToRepeat    Category = "unsafe_to_repeat"   // a step that must not be sent twice may have been sent
 	CategoryBudgetExhausted   Category = "budget_exhausted"   // the job's attempts, time, bytes or rescues are used up
 	CategoryCanceled          Category = "canceled"           // a person stopped the job
 	CategoryReleased          Category = "released"           // handed back unburnt: a clean stop
@@ -48,7 +49,7 @@ var Categories = []Category{
 	CategoryConnectTimeout, CategoryTLS, CategoryReadTimeout, CategoryBodyTruncated, CategoryThrottled,
 	CategoryBlocked, CategoryNotFound, CategoryClientError, CategoryServerError, CategoryRedirectLoop,
 	CategoryTooLarge, CategoryRobotsDenied, CategoryRobotsUnavailable, CategoryContentType, CategoryParseError,
-	CategoryValidation, CategoryDuplicateKey, CategoryBudgetExhausted, CategoryCanceled, CategoryReleased,
+	CategoryValidation, CategoryDuplicateKey, CategoryUnsafeToRepeat, CategoryBudgetExhausted, CategoryCanceled, CategoryReleased,
 	CategoryLeaseExpired, CategoryInternal,
 }
 

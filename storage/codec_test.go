@@ -32,6 +32,7 @@ func drawJob(t *rapid.T) *Job {
 		Created: drawTime(t, "created"), Updated: drawTime(t, "updated"), FirstClaim: drawTime(t, "first"), ClaimedAt: drawTime(t, "claimed"),
 		LeaseUntil: drawTime(t, "lease"), Owner: text.Draw(t, "owner"), NextAt: drawTime(t, "next"),
 		BytesUp: rapid.Int64().Draw(t, "up"), BytesDown: rapid.Int64().Draw(t, "down"), Spent: rapid.Int64().Draw(t, "spent"),
+		Forgotten: rapid.Uint32().Draw(t, "forgotten"), Sent: text.Draw(t, "sent"),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "vars") {
 		j.Vars = append(j.Vars, Var{text.Draw(t, "name"), text.Draw(t, "value")})
@@ -50,6 +51,7 @@ func drawAttempt(t *rapid.T) Attempt {
 		Status: drawInt(t, "status"), ConnectStatus: drawInt(t, "connect"), ProxyCode: text.Draw(t, "code"),
 		BytesUp: rapid.Int64().Draw(t, "up"), BytesDown: rapid.Int64().Draw(t, "down"), FinalURL: text.Draw(t, "url"),
 		Endpoint: text.Draw(t, "endpoint"), Country: text.Draw(t, "country"), Session: text.Draw(t, "session"),
+		Step: text.Draw(t, "step"), Proxy: text.Draw(t, "proxy"),
 		ParserVersion: drawInt(t, "parser"), Records: drawInt(t, "records"), NextAt: drawTime(t, "next"),
 	}
 }

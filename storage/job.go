@@ -91,10 +91,12 @@ type Job struct {
 	Spent     int64 // both together since a person last retried it; limits compare it
 
 	Forgotten uint32 // attempts up to this number are pruned; 0: none
+
+	Sent string // step that must not be repeated and may have been sent since a person last retried the job; "" none
 }
 
-// jobVersion 2 added Forgotten, and is sealed.
-const jobVersion = 2
+// jobVersion 2 added Forgotten, and is sealed; 3 added Sent.
+const jobVersion = 3
 
 func (j *Job) encode() []byte {
 	e := newEncoder(jobVersion, 256+len(j.URL))
@@ -121,7 +123,7 @@ func (j *Job) encode() []byte {
 	e.flag(!j.Key.Window.IsZero())
 	e.flag(j.Key.Scope != "")
 	e.flag(j.Key.Version != 0)
-	for _, s := range []string{j.Country, j.Scope, j.URL, string(j.Category), j.Reason, j.Owner} {
+	for _, s := range []string{j.Country, j.Scope, j.URL, string(j.Category), j.Reason, j.Owner, j.Sent} {
 		e.text(s)
 	}
 	e.b = binary.AppendUvarint(e.b, uint64(len(j.Vars)))
@@ -159,6 +161,9 @@ func decodeJob(id uint64, b []byte) (*Job, error) {
 		*s = d.text()
 	}
 	j.Category = Category(category)
+	if d.version > 2 {
+		j.Sent = d.text()
+	}
 	for range d.length() {
 		j.Vars = append(j.Vars, Var{d.text(), d.text()})
 	}

@@ -213,7 +213,7 @@ func (l *loader) limits(t *table, to *Limits) {
 // back without an attempt burnt, or somebody ended it.
 var unretried = []storage.Category{
 	storage.CategoryProxyAuth, storage.CategoryProxyQuota, storage.CategoryReleased, storage.CategoryLeaseExpired,
-	storage.CategoryCanceled, storage.CategoryBudgetExhausted,
+	storage.CategoryCanceled, storage.CategoryBudgetExhausted, storage.CategoryUnsafeToRepeat,
 }
 
 // retries reads [source.NAME.retry.*].
