@@ -101,6 +101,7 @@ var jobDamage = []damage{
 	}},
 	{"lane of another source", changeJob(jobFailed, func(j *Job) { j.Lane++ }), []Breach{
 		{"job", idKey(jobFailed), `it is of source "s", its lane 2 of "t"`},
+		{"job", idKey(jobFailed), `it is of country "", its lane 2 of "US"`},
 	}},
 	{"lane of nothing", changeJob(jobFailed, func(j *Job) { j.Lane = 77 }), []Breach{
 		{"job", idKey(jobFailed), `it is of source "s", its lane 77 of ""`},
@@ -260,34 +261,28 @@ var indexDamage = []damage{
 		{"job", idKey(jobPending), "its key s:e:-:-:-:- leads to job 0"},
 		{"key", []byte("\x00\x00\x00\x00\x00\x00\x00\x00s:e:-:-:-:-"), "its value is not an id"},
 	}},
-	{"missing lane", remove(bucketLane, laneName("h", "s")), []Breach{
+	{"missing lane", remove(bucketLane, Lane{Host: "h", Source: "s"}.name()), []Breach{
 		{"lanename", appendU32(nil, 1), `its name "h\x00s" leads to another lane or none`},
 	}},
-	{"lane of another number", put(bucketLane, laneName("h", "s"), appendU32(nil, 2)), []Breach{
+	{"lane of another number", put(bucketLane, Lane{Host: "h", Source: "s"}.name(), appendU32(nil, 2)), []Breach{
 		{"lanename", appendU32(nil, 1), `its name "h\x00s" leads to another lane or none`},
 		{"lane", []byte("h\x00s"), "the lane it leads to has another name or none"},
 	}},
 	{"missing lane name", remove(bucketLaneName, appendU32(nil, 2)), []Breach{
 		{"job", idKey(jobRescued), `it is of source "t", its lane 2 of ""`},
-		{"job", idKey(jobRequeued), `it is of source "t", its lane 2 of ""`},
-		{"job", idKey(jobCanceled), `it is of source "t", its lane 2 of ""`},
-		{"lane", []byte("h\x00t"), "the lane it leads to has another name or none"},
+		{"lane", []byte("h\x00t\x00US"), "the lane it leads to has another name or none"},
 	}},
-	{"lane of another name", put(bucketLaneName, appendU32(nil, 2), laneName("h", "s")), []Breach{
+	{"lane of another name", put(bucketLaneName, appendU32(nil, 2), Lane{Host: "h", Source: "s"}.name()), []Breach{
 		{"job", idKey(jobRescued), `it is of source "t", its lane 2 of "s"`},
-		{"job", idKey(jobRequeued), `it is of source "t", its lane 2 of "s"`},
-		{"job", idKey(jobCanceled), `it is of source "t", its lane 2 of "s"`},
 		{"lanename", appendU32(nil, 2), `its name "h\x00s" leads to another lane or none`},
-		{"lane", []byte("h\x00t"), "the lane it leads to has another name or none"},
+		{"lane", []byte("h\x00t\x00US"), "the lane it leads to has another name or none"},
 	}},
 	{"lane without a source", put(bucketLaneName, appendU32(nil, 2), []byte("h")), []Breach{
 		{"job", idKey(jobRescued), `it is of source "t", its lane 2 of ""`},
-		{"job", idKey(jobRequeued), `it is of source "t", its lane 2 of ""`},
-		{"job", idKey(jobCanceled), `it is of source "t", its lane 2 of ""`},
 		{"lanename", appendU32(nil, 2), "it is not the number of a lane with a host and a source"},
-		{"lane", []byte("h\x00t"), "the lane it leads to has another name or none"},
+		{"lane", []byte("h\x00t\x00US"), "the lane it leads to has another name or none"},
 	}},
-	{"lane number cut", put(bucketLaneName, []byte{1}, laneName("h", "s")), []Breach{
+	{"lane number cut", put(bucketLaneName, []byte{1}, Lane{Host: "h", Source: "s"}.name()), []Breach{
 		{"lanename", []byte("\x01"), "it is not the number of a lane with a host and a source"},
 	}},
 }
@@ -672,7 +667,7 @@ var nameDamage = []damage{
 		{"meta", []byte("event"), "it says 3, and 10 is in use"},
 	}},
 	{"lane sequence", put(bucketMeta, []byte("lane"), i64(1)), []Breach{
-		{"meta", []byte("lane"), "it says 1, and 2 is in use"},
+		{"meta", []byte("lane"), "it says 1, and 4 is in use"},
 	}},
 	{"missing sequence", remove(bucketMeta, []byte("job")), []Breach{
 		{"meta", []byte("job"), "it says 0, and 9 is in use"},

@@ -39,8 +39,12 @@ func (c *checker) job(k, v []byte) *Job {
 	c.see(jobSequence, j.ID)
 	c.written(bucketJob, k, v, j.encode())
 	c.rules(bucketJob, k, jobRules(j)...)
-	if _, source, err := c.tx.Lane(j.Lane); err != nil || source != j.Key.Source {
-		c.breach(bucketJob, k, "it is of source %q, its lane %d of %q", j.Key.Source, j.Lane, source)
+	lane, err := c.tx.Lane(j.Lane)
+	if err != nil || lane.Source != j.Key.Source {
+		c.breach(bucketJob, k, "it is of source %q, its lane %d of %q", j.Key.Source, j.Lane, lane.Source)
+	}
+	if lane.Country != "" && lane.Country != j.Country {
+		c.breach(bucketJob, k, "it is of country %q, its lane %d of %q", j.Country, j.Lane, lane.Country)
 	}
 	c.place(j, k)
 	return j
@@ -153,7 +157,7 @@ func (c *checker) jobOf(id bucket, key []byte, job uint64) *Job {
 func (c *checker) lanes() {
 	c.each(bucketLaneName, func(k, v []byte) {
 		switch {
-		case len(k) != 4 || bytes.Count(v, []byte{0}) != 1:
+		case len(k) != 4 || !bytes.Contains(v, []byte{0}):
 			c.breach(bucketLaneName, k, "it is not the number of a lane with a host and a source")
 			return
 		case !bytes.Equal(c.tx.get(bucketLane, v), k):

@@ -21,8 +21,8 @@
 //	  ├ schema                                          u32, see migrate.go
 //	  ├ job, event, lane                                u64, last id handed out
 //	source   source name                                identity and rules as last accepted (JSON)
-//	lane     host 0 source                              lane id u32
-//	lanename lane id u32                                host 0 source
+//	lane     host 0 source, 0 country if there is one   lane id u32
+//	lanename lane id u32                                the same
 //	job      id u64                                     Job
 //	key      window u64 | job key text                  job id u64
 //	ready    lane u32 | class u8 | 127-priority | id    -          exactly the pending jobs

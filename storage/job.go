@@ -54,6 +54,8 @@ type NewJob struct {
 	Priority int8 // higher first
 }
 
+func (n *NewJob) lane() Lane { return Lane{n.Host, n.Key.Source, n.Country} }
+
 // Job is one expected observation of a target in a window.
 type Job struct {
 	ID  uint64 // counted up by the store from 1: short, and ordered by creation
@@ -274,7 +276,7 @@ func (tx *Tx) EnqueueJob(n NewJob) (Enqueued, error) {
 	case !isNotFound(err):
 		return Enqueued{}, err
 	}
-	lane, err := tx.lane(n.Host, n.Key.Source)
+	lane, err := tx.lane(n.lane())
 	if err != nil {
 		return Enqueued{}, err
 	}
@@ -304,8 +306,8 @@ func (tx *Tx) Known(n NewJob) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	host, _, err := tx.Lane(found.Lane)
-	return err == nil && !stale(found, host, n), err
+	lane, err := tx.Lane(found.Lane)
+	return err == nil && !stale(found, lane.Host, n), err
 }
 
 // stale reports whether a job should take over what it was offered with.
@@ -317,11 +319,11 @@ func stale(j *Job, host string, n NewJob) bool {
 }
 
 func (tx *Tx) refresh(j *Job, n NewJob) (bool, error) {
-	host, _, err := tx.Lane(j.Lane)
-	if err != nil || !stale(j, host, n) {
+	was, err := tx.Lane(j.Lane)
+	if err != nil || !stale(j, was.Host, n) {
 		return false, err
 	}
-	lane, err := tx.lane(n.Host, n.Key.Source)
+	lane, err := tx.lane(n.lane())
 	if err != nil {
 		return false, err
 	}

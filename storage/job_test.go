@@ -114,7 +114,7 @@ func TestNotFound(t *testing.T) {
 		if known, err := tx.Known(target("a")); known || err != nil {
 			t.Errorf("known: %v, %v", known, err)
 		}
-		if _, _, err := tx.Lane(9); err == nil {
+		if _, err := tx.Lane(9); err == nil {
 			t.Error("a lane that is not there has a host")
 		}
 		return nil
@@ -174,9 +174,9 @@ func TestClaimOrder(t *testing.T) {
 		var lanes []storage.LaneID
 		view(t, s, func(tx *storage.Tx) error {
 			for _, lane := range tx.ReadyLanes() {
-				if host, source, err := tx.Lane(lane); err != nil || source != "s" {
-					t.Errorf("lane %d is of %s (%v)", lane, source, err)
-				} else if host != "h3" {
+				if l, err := tx.Lane(lane); err != nil || l.Source != "s" {
+					t.Errorf("lane %d is of %s (%v)", lane, l.Source, err)
+				} else if l.Host != "h3" {
 					lanes = append(lanes, lane)
 				}
 			}

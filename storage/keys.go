@@ -151,14 +151,12 @@ func attemptKey(job uint64, generation uint32) []byte {
 	return appendU32(appendU64(make([]byte, 0, 12), job), generation)
 }
 
-func laneName(host, source string) []byte {
-	b := make([]byte, 0, len(host)+1+len(source))
-	b = append(b, host...)
+func counterKey(source, metric string) []byte {
+	b := make([]byte, 0, len(source)+1+len(metric))
+	b = append(b, source...)
 	b = append(b, 0)
-	return append(b, source...)
+	return append(b, metric...)
 }
-
-func counterKey(source, metric string) []byte { return laneName(source, metric) }
 
 func outboxKey(sink string, seq uint64) []byte {
 	b := make([]byte, 0, len(sink)+9)

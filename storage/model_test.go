@@ -513,8 +513,8 @@ func (x *machine) compare(t *rapid.T) {
 func (x *machine) compareJobs(t *rapid.T, tx *storage.Tx) {
 	n := 0
 	_, err := tx.Jobs(0, 1<<30, func(j *storage.Job) bool {
-		if host, _, err := tx.Lane(j.Lane); err != nil || host != x.m.host[n] {
-			t.Fatalf("job %d is at host %s, want %s (%v)", j.ID, host, x.m.host[n], err)
+		if lane, err := tx.Lane(j.Lane); err != nil || lane.Host != x.m.host[n] || lane.Country != j.Country {
+			t.Fatalf("job %d of %s is in lane %v, want host %s (%v)", j.ID, j.Country, lane, x.m.host[n], err)
 		}
 		// What the model has no opinion on.
 		j.Lane, j.Reason = 0, ""
