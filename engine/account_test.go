@@ -43,7 +43,7 @@ func TestWrongPasswordPausesTheProxy(t *testing.T) {
 			return product(req.URL.Path), nil
 		})
 		bought := source(t, 30)
-		bought.URL, bought.Proxy = template(t, "https://shop.test/p/{id}"), "home"
+		bought.URL, bought.Proxies = template(t, "https://shop.test/p/{id}"), []string{"home"}
 		direct := source(t, 5)
 		direct.Name, direct.URL = "direct", template(t, "https://shop.test/free/{id}")
 		opts := options(s, web, bought, direct)
@@ -78,7 +78,7 @@ func TestRefusalAfterSuccessIsTheSessions(t *testing.T) {
 			return product(req.URL.Path), nil
 		})
 		src := source(t, 20)
-		src.Proxy = "home"
+		src.Proxies = []string{"home"}
 		opts := options(s, web, src)
 		opts.Proxies = []Proxy{testProxy(t, "home")}
 		sum := runOnce(t, opts)
@@ -112,7 +112,7 @@ func TestUnprovenProxyGetsOneRequest(t *testing.T) {
 			return product(req.URL.Path), nil
 		})
 		src := source(t, 20)
-		src.Proxy = "home"
+		src.Proxies = []string{"home"}
 		opts := options(s, web, src)
 		opts.Proxies = []Proxy{testProxy(t, "home")}
 		begin := time.Now()
@@ -142,7 +142,7 @@ func TestPausedProxyComesBack(t *testing.T) {
 			return product(req.URL.Path), nil
 		})
 		src := source(t, 6)
-		src.Proxy = "home"
+		src.Proxies = []string{"home"}
 		src.Limits.Time = time.Minute // a pause does not count
 		opts := options(s, web, src)
 		opts.Proxies = []Proxy{testProxy(t, "home")}
@@ -182,30 +182,42 @@ func TestHealth(t *testing.T) {
 		{"back after a success", "rra", false, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			h, now := newHealth([]Proxy{{Name: "p"}}), time.Now()
+			h, now, x := testHealth(), time.Now(), exit{proxy: "p"}
 			for _, step := range test.story {
-				switch step {
-				case 'a':
-					h.accepted("p", now, now)
-				case 'r':
-					h.refusal("p", "407", now)
-				case 'q':
-					h.quota("p", "402", now)
-				}
+				h.learn(x, story(step, now))
 			}
-			if got := len(h.paused()) == 1; got != test.paused {
+			if got := len(h.pauses(now)) == 1; got != test.paused {
 				t.Errorf("paused: %v", got)
 			}
-			if got := min(h.slots("p", now), 2); got != test.slots {
+			if got := min(h.slots(x, now), 2); got != test.slots {
 				t.Errorf("slots: %d, want %d", got, test.slots)
 			}
 			if test.paused {
-				if got := h.slots("p", now.Add(quotaPause)); got != 1 {
+				if got := h.slots(x, now.Add(quotaPause)); got != 1 {
 					t.Errorf("slots after the pause: %d, want one probe", got)
 				}
 			}
 		})
 	}
+}
+
+func testHealth() *health { return newHealth([]Proxy{{Name: "p"}}, 64) }
+
+// story is what one letter of a story stands for: a success, or a failure with
+// a login that was accepted only where the category says so.
+func story(step rune, at time.Time) experience {
+	e := experience{began: at, ended: at, answered: true, dialed: true}
+	categories := map[rune]storage.Category{
+		'r': storage.CategoryProxyAuth, 'q': storage.CategoryProxyQuota, 'u': storage.CategoryProxyUnreachable,
+		'x': storage.CategoryExitUnavailable, 'l': storage.CategoryProxyLimited, 's': storage.CategoryServerError,
+	}
+	if c, failed := categories[step]; failed {
+		e.failure = fail(c, "%s", c)
+	}
+	e.loginOK = e.failure == nil || step == 's'
+	e.answered = step != 'u'
+	e.dialed = step != 'u'
+	return e
 }
 
 // The account's trouble is told apart from the target's on every way there.
@@ -247,16 +259,17 @@ func TestGatewayCategories(t *testing.T) {
 
 // An attempt that logged in before a pause proves nothing after it.
 func TestStaleSuccessLiftsNoPause(t *testing.T) {
-	h := newHealth([]Proxy{{Name: "p"}})
-	t0 := time.Now()
-	h.accepted("p", t0, t0)
+	h, t0, x := testHealth(), time.Now(), exit{proxy: "p"}
+	h.learn(x, story('a', t0))
 	for i := range 5 {
-		h.refusal("p", "407", t0.Add(time.Duration(i)*time.Second))
+		h.learn(x, story('r', t0.Add(time.Duration(i)*time.Second)))
 	}
-	h.quota("p", "402", t0.Add(6*time.Second))
-	h.accepted("p", t0, t0.Add(7*time.Second)) // A, begun before the pause, ends its body
-	if n := h.slots("p", t0.Add(8*time.Second)); n > 1 {
-		t.Errorf("slots %d, paused %v", n, h.paused())
+	h.learn(x, story('q', t0.Add(6*time.Second)))
+	late := story('a', t0) // begun before the pause, ends its body now
+	late.ended = t0.Add(7 * time.Second)
+	h.learn(x, late)
+	if n := h.slots(x, t0.Add(8*time.Second)); n > 1 {
+		t.Errorf("slots %d, paused %v", n, h.pauses(t0.Add(8*time.Second)))
 	}
 }
 
@@ -275,7 +288,7 @@ func TestPauseAcrossRestart(t *testing.T) {
 			return product(req.URL.Path), nil
 		})
 		src := source(t, 1)
-		src.Proxy, src.URL = "home", template(t, "https://shop.test/p/{id}")
+		src.Proxies, src.URL = []string{"home"}, template(t, "https://shop.test/p/{id}")
 		opts := options(s, web, src)
 		opts.Proxies = []Proxy{testProxy(t, "home")}
 		runOnce(t, opts)
@@ -311,7 +324,7 @@ func TestExitUnavailableIsFree(t *testing.T) {
 			return product(req.URL.Path), nil
 		})
 		src := source(t, 1)
-		src.Proxy = "home"
+		src.Proxies = []string{"home"}
 		opts := options(s, web, src)
 		p := testProxy(t, "home")
 		p.Session = 24 * time.Hour
@@ -332,17 +345,26 @@ func TestExitUnavailableIsFree(t *testing.T) {
 }
 
 // Time under a pause is known while the process lives.
-func TestPausedSince(t *testing.T) {
-	h, now := newHealth([]Proxy{{Name: "p"}}), time.Now()
-	h.quota("p", "402", now)
-	if d := h.pausedSince("p", now.Add(-time.Hour), now.Add(10*time.Minute)); d != 10*time.Minute {
+func TestHeldSince(t *testing.T) {
+	h, now, x := testHealth(), time.Now(), exit{proxy: "p"}
+	held := func(since, until time.Duration) time.Duration {
+		return h.heldSince([]string{"p"}, now.Add(since), now.Add(until))
+	}
+	h.learn(x, story('q', now))
+	if d := held(-time.Hour, 10*time.Minute); d != 10*time.Minute {
 		t.Errorf("while paused: %s", d)
 	}
-	h.accepted("p", now.Add(31*time.Minute), now.Add(31*time.Minute))
-	if d := h.pausedSince("p", now.Add(-time.Hour), now.Add(time.Hour)); d != 31*time.Minute {
+	h.learn(x, story('a', now.Add(31*time.Minute)))
+	if d := held(-time.Hour, time.Hour); d != 31*time.Minute {
 		t.Errorf("after the pause: %s", d)
 	}
-	if d := h.pausedSince("p", now.Add(55*time.Minute), now.Add(time.Hour)); d > 5*time.Minute {
+	if d := held(55*time.Minute, time.Hour); d > 5*time.Minute {
 		t.Errorf("of a job younger than the pause: %s", d)
+	}
+	if d := h.heldSince([]string{"p", ""}, now.Add(-time.Hour), now.Add(time.Hour)); d != 0 {
+		t.Errorf("with a second way that was never held: %s", d)
+	}
+	if d := h.heldSince(nil, now.Add(-time.Hour), now.Add(time.Hour)); d != 0 {
+		t.Errorf("direct: %s", d)
 	}
 }

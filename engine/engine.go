@@ -66,10 +66,10 @@ type Summary struct {
 	Failed    int
 	Retried   int
 	Released  int
-	Stale     int               // outcomes that came after their lease
-	Rescued   int               // leases taken back from dead or silent workers
-	Open      int               // jobs of these sources that still have work ahead
-	Paused    map[string]string // proxies whose account was refused, with the reason
+	Stale     int              // outcomes that came after their lease
+	Rescued   int              // leases taken back from dead or silent workers
+	Open      int              // jobs of these sources that still have work ahead
+	Paused    map[string]Pause // proxies that are left alone at the end, by name
 }
 
 // New makes an engine. Close it.
@@ -82,7 +82,7 @@ func New(opts Options) (*Engine, error) {
 		now:     opts.Now,
 		sources: map[string]*Source{},
 		pools:   map[string]*fetch.Pool{},
-		health:  newHealth(opts.Proxies),
+		health:  newHealth(opts.Proxies, opts.Workers),
 		bodies:  fetch.NewBudget(bodyBudget),
 		room:    room{turn: make(slots, 1)},
 		parsing: make(slots, parseSlots()),
@@ -216,10 +216,7 @@ func (e *Engine) Summary() Summary {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := e.summary
-	s.Paused = map[string]string{}
-	for name, pause := range e.health.paused() {
-		s.Paused[name] = pause.Reason
-	}
+	s.Paused = e.Paused()
 	return s
 }
 
@@ -229,27 +226,22 @@ func (e *Engine) note(change func(*Summary)) {
 	change(&e.summary)
 }
 
+// Paused are the proxies that are left alone now, by name.
+func (e *Engine) Paused() map[string]Pause { return e.health.pauses(e.now()) }
+
 // countOpen notes how many jobs of these sources have work ahead.
 func (e *Engine) countOpen() error {
-	open, _, err := e.open()
+	open := 0
+	err := e.opts.Store.View(func(tx *storage.Tx) error {
+		for name := range e.sources {
+			open += openJobs(tx.Counters(name))
+		}
+		return nil
+	})
 	e.note(func(s *Summary) { s.Open = open })
 	return err
 }
 
-// open counts the jobs with work ahead, and those of them that something other
-// than a paused proxy holds back.
-func (e *Engine) open() (all, workable int, err error) {
-	paused := e.health.paused()
-	err = e.opts.Store.View(func(tx *storage.Tx) error {
-		for name, src := range e.sources {
-			c := tx.Counters(name)
-			n := int(c.State(storage.StatePending) + c.State(storage.StateRunning) + c.State(storage.StateRetryable))
-			all += n
-			if _, held := paused[src.Proxy]; !held {
-				workable += n
-			}
-		}
-		return nil
-	})
-	return all, workable, err
+func openJobs(c storage.Counters) int {
+	return int(c.State(storage.StatePending) + c.State(storage.StateRunning) + c.State(storage.StateRetryable))
 }

@@ -1,8 +1,13 @@
 package engine
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"semel/storage"
 )
 
 const (
@@ -17,183 +22,389 @@ const (
 	// refusalsInRow is how many refusals in a row, without a success between
 	// them, end the trust in a login that has worked.
 	refusalsInRow = 5
+
+	// outagePatience and exitPatience are how long RunOnce waits for a gateway
+	// that cannot be reached, and for an exit in a country, before it leaves
+	// what depends on them to a later run.
+	outagePatience = 2 * time.Minute
+	exitPatience   = 15 * time.Minute
 )
 
-// health is what is known of each proxy's account. A proxy starts with one
-// request at a time until its login has worked.
+// A gateway that cannot be dialled is out after three failures in a row. One
+// that hangs up while it is asked for a tunnel may mean the target, so that
+// takes more of them.
+var (
+	outagePolicy = breakerPolicy{threshold: 12, base: time.Second, max: time.Minute}
+	exitPolicy   = breakerPolicy{threshold: 3, base: 10 * time.Second, max: 10 * time.Minute}
+)
+
+const (
+	weightDial   = 4
+	weightTunnel = 1
+)
+
+// health is what is known of each proxy: its account, whether its gateway can be
+// reached, the countries in which it has exits, how much it takes at once, and
+// what is left of its budget. A proxy starts with one request at a time until
+// its login has worked. Direct has no health and is always well.
 type health struct {
+	workers int
+
 	mu      sync.Mutex
-	proxies map[string]*account
-	changed uint64 // counts changes of what available says
+	proxies map[string]*proxyHealth
+	changed uint64 // counts changes of what slots says
 }
 
+type proxyHealth struct {
+	account   account
+	outage    breaker
+	countries map[string]*countryHealth
+	busy      time.Time // the gateway has asked for nothing before
+	ceiling   ceiling
+	budget    budget
+	inFlight  int
+
+	since time.Time     // held as a whole since then; zero: it is not
+	total time.Duration // held before that
+}
+
+// account is what is known of a login.
 type account struct {
-	proven   bool // the login has worked since the start or the last pause
-	refused  int  // refusals in a row
-	inFlight int
-	until    time.Time // paused until then; zero: not paused
-	since    time.Time // of the running or the last pause
-	last     time.Time // when it was last paused, or a probe failed
-	total    time.Duration
-	reason   string
+	proven  bool // it has worked since the start or the last pause
+	refused int  // refusals in a row
+	pause   Pause
+	last    time.Time // when it was last paused, or a probe failed
 }
 
-func newHealth(proxies []Proxy) *health {
-	h := &health{proxies: map[string]*account{}}
+type countryHealth struct {
+	breaker
+	inFlight int
+}
+
+// PauseKind is why a proxy is left alone.
+type PauseKind string
+
+// Why a proxy is left alone.
+const (
+	PauseAccount PauseKind = "account" // the login was refused, or the account's traffic is used up
+	PauseOutage  PauseKind = "outage"  // its gateway cannot be reached
+	PauseBudget  PauseKind = "budget"  // its budget of the day is used up
+	PauseExit    PauseKind = "exit"    // it has no exit in some country; others go on
+)
+
+// Pause is why a proxy is left alone, and until when. The zero Pause is none.
+type Pause struct {
+	Kind   PauseKind
+	Reason string
+	Until  time.Time // then one request tries again; a budget is whole again
+}
+
+func newHealth(proxies []Proxy, workers int) *health {
+	h := &health{workers: workers, proxies: map[string]*proxyHealth{}}
 	for _, p := range proxies {
-		h.proxies[p.Name] = &account{}
+		h.proxies[p.Name] = &proxyHealth{
+			outage:    breaker{breakerPolicy: outagePolicy},
+			countries: map[string]*countryHealth{},
+			budget:    budget{daily: p.Budget},
+		}
 	}
 	return h
 }
 
-// slots is how many attempts may start through a proxy now: none while it is
-// paused, one until its login has worked, else many. Direct has no account.
-func (h *health) slots(name string, now time.Time) int {
+// exit is a country at a proxy.
+type exit struct{ proxy, country string }
+
+// slots is how many attempts may start through an exit now.
+func (h *health) slots(x exit, now time.Time) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	a := h.proxies[name]
-	switch {
-	case a == nil || a.proven:
-		return 1 << 30
-	case now.Before(a.until):
+	p := h.proxies[x.proxy]
+	if p == nil {
+		return unlimited
+	}
+	return p.slots(x.country, now)
+}
+
+func (p *proxyHealth) slots(country string, now time.Time) int {
+	if now.Before(p.account.pause.Until) || now.Before(p.busy) {
 		return 0
 	}
-	return max(0, 1-a.inFlight)
+	n := min(p.ceiling.value()-p.inFlight, p.outage.slots(now, p.inFlight), p.budget.slots(now, p.inFlight))
+	if !p.account.proven {
+		n = min(n, 1-p.inFlight)
+	}
+	if c := p.countries[country]; c != nil {
+		n = min(n, c.slots(now, c.inFlight))
+	}
+	return max(0, n)
 }
 
 // begin and end bracket an attempt.
-func (h *health) begin(name string) { h.add(name, 1) }
-func (h *health) end(name string)   { h.add(name, -1) }
+func (h *health) begin(x exit) { h.add(x, 1) }
+func (h *health) end(x exit)   { h.add(x, -1) }
 
-func (h *health) add(name string, n int) {
+func (h *health) add(x exit, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if a := h.proxies[name]; a != nil {
-		a.inFlight += n
-		if !a.proven {
-			h.changed++
+	p := h.proxies[x.proxy]
+	if p == nil {
+		return
+	}
+	p.inFlight += n
+	c := p.country(x.country)
+	c.inFlight += n
+	if !p.account.proven || p.ceiling.limit > 0 || p.outage.opened > 0 || c.opened > 0 || p.budget.daily > 0 {
+		h.changed++
+	}
+}
+
+func (p *proxyHealth) country(name string) *countryHealth {
+	c := p.countries[name]
+	if c == nil {
+		c = &countryHealth{breaker: breaker{breakerPolicy: exitPolicy}}
+		p.countries[name] = c
+	}
+	return c
+}
+
+// experience is what an attempt showed of its exit.
+type experience struct {
+	began, ended time.Time
+	failure      *failure // nil: there was none
+	loginOK      bool     // the gateway took the login
+	answered     bool     // the gateway said something
+	dialed       bool     // the gateway could be dialled
+	bytes        int64
+}
+
+// learn takes in what an attempt showed. Where the trouble is not the job's, it
+// says so in the failure: a refused login that had worked before is that
+// session's fault, and what meets an open breaker is handed back unburnt. It
+// gives the pause that the proxy is under now, and whether that is news.
+func (h *health) learn(x exit, e experience) (pause Pause, news bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.proxies[x.proxy]
+	if p == nil {
+		return Pause{}, false
+	}
+	h.changed++
+	c, was := p.country(x.country), p.pause(e.ended)
+	wasOpen := c.opened > 0
+	p.budget.spend(e.bytes, e.ended)
+	if e.loginOK {
+		p.account.accepted(e.began)
+	}
+	if e.answered {
+		p.outage.worked(e.began)
+	}
+	if e.failure != nil {
+		p.fail(c, e)
+	} else {
+		c.worked(e.began)
+		p.ceiling.raise(h.workers)
+	}
+	p.keepTime(e.ended)
+	pause = p.pause(e.ended)
+	if pause == (Pause{}) && c.opened > 0 {
+		return noExit([]string{x.country}, c.until), !wasOpen
+	}
+	return pause, wasOpen && c.opened == 0 || pause.Kind != was.Kind || pause.Kind == PauseAccount && pause != was
+}
+
+// fail takes in a failure.
+func (p *proxyHealth) fail(c *countryHealth, e experience) {
+	f := e.failure
+	switch f.category {
+	case storage.CategoryProxyQuota:
+		p.account.stop(f.reason, e.ended, quotaPause)
+	case storage.CategoryProxyAuth:
+		if !p.account.refuse(f.reason, e.ended) {
+			f.category = storage.CategoryProxyLimited
+		}
+	case storage.CategoryProxyUnreachable:
+		weight := weightTunnel
+		if !e.dialed {
+			weight = weightDial
+		}
+		p.outage.failed(weight, e.began, e.ended)
+		f.unburnt = p.outage.opened > 0
+	case storage.CategoryExitUnavailable:
+		c.failed(1, e.began, e.ended)
+		f.unburnt = c.opened > 0
+	case storage.CategoryProxyLimited:
+		p.ceiling.lower(p.inFlight, e.began, e.ended)
+		if until := e.ended.Add(f.retryAfter); until.After(p.busy) {
+			p.busy = until
+		}
+	default:
+		if e.loginOK { // what failed is behind the exit
+			c.worked(e.began)
 		}
 	}
 }
 
-// accepted notes that the gateway took the login of an attempt that began at
-// started. One from before the last pause proves nothing any more.
-func (h *health) accepted(name string, started, now time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	a := h.proxies[name]
-	if a == nil || started.Before(a.last) {
+// accepted notes that the gateway took the login of an attempt that began at a
+// time. One from before the last pause proves nothing any more.
+func (a *account) accepted(began time.Time) {
+	if began.Before(a.last) {
 		return
 	}
-	a.refused = 0
-	if !a.proven {
-		a.proven = true
-		a.resume(now)
-		h.changed++
-	}
+	a.refused, a.proven, a.pause = 0, true, Pause{}
 }
 
-// refusal notes that the gateway refused the login or the account, and
-// reports whether that is the account's fault; else it is that session's.
-func (h *health) refusal(name, reason string, now time.Time) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	a := h.proxies[name]
-	if a == nil {
-		return true
-	}
+// refuse notes that the gateway refused the login, and reports whether that is
+// the account's fault; else it is that session's.
+func (a *account) refuse(reason string, now time.Time) bool {
 	a.refused++
 	if a.proven && a.refused < refusalsInRow {
 		return false
 	}
-	if a.proven || a.refused >= freshTries || !a.until.IsZero() {
-		a.pause(reason, now, proxyPause)
-		h.changed++
+	if a.proven || a.refused >= freshTries || a.paused() {
+		a.stop(reason, now, proxyPause)
 	}
 	return true
 }
 
-// quota notes that the account is used up.
-func (h *health) quota(name, reason string, now time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if a := h.proxies[name]; a != nil {
-		a.pause(reason, now, quotaPause)
-		h.changed++
+func (a *account) paused() bool { return !a.pause.Until.IsZero() }
+
+func (a *account) stop(reason string, now time.Time, d time.Duration) {
+	a.proven, a.last = false, now
+	a.pause = Pause{Kind: PauseAccount, Reason: reason, Until: now.Add(d)}
+}
+
+// pause is why the whole proxy is left alone, if it is.
+func (p *proxyHealth) pause(now time.Time) Pause {
+	switch {
+	case p.account.paused():
+		return p.account.pause
+	case p.outage.opened > 0:
+		return Pause{PauseOutage, fmt.Sprintf("the gateway cannot be reached since %s", p.outage.since.UTC().Format(time.RFC3339)), p.outage.until}
+	case p.budget.spent(now):
+		return Pause{PauseBudget, p.budget.String(), nextDay(now)}
+	}
+	return Pause{}
+}
+
+// keepTime counts the time under pauses.
+func (p *proxyHealth) keepTime(now time.Time) {
+	held := p.pause(now) != Pause{}
+	switch {
+	case held && p.since.IsZero():
+		p.since = now
+	case !held && !p.since.IsZero():
+		p.total += now.Sub(p.since)
+		p.since = time.Time{}
 	}
 }
 
-func (a *account) pause(reason string, now time.Time, d time.Duration) {
-	if a.until.IsZero() {
-		a.since = now
-	}
-	a.proven, a.until, a.reason, a.last = false, now.Add(d), reason, now
-}
-
-func (a *account) resume(now time.Time) {
-	if !a.until.IsZero() {
-		a.total += now.Sub(a.since)
-		a.until = time.Time{}
-	}
-}
-
-// Pause is why a proxy is left alone, and until when.
-type Pause struct {
-	Reason string
-	Until  time.Time // then one request tries again
-}
-
-// Paused are the proxies that are paused now, by name.
-func (e *Engine) Paused() map[string]Pause { return e.health.paused() }
-
-// paused are the proxies that are paused, by name.
-func (h *health) paused() map[string]Pause {
+// pauses are the proxies that are left alone now, as a whole or in part, by
+// name.
+func (h *health) pauses(now time.Time) map[string]Pause {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	pauses := map[string]Pause{}
-	for name, a := range h.proxies {
-		if !a.until.IsZero() {
-			pauses[name] = Pause{a.reason, a.until}
+	for name, p := range h.proxies {
+		pause := p.pause(now)
+		if pause == (Pause{}) {
+			pause = p.lacking()
+		}
+		if pause != (Pause{}) {
+			pauses[name] = pause
 		}
 	}
 	return pauses
 }
 
-// pausedUntil is when a paused proxy may be tried again; zero: it is not paused.
-func (h *health) pausedUntil(name string) time.Time {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if a := h.proxies[name]; a != nil {
-		return a.until
+// lacking names the countries without an exit.
+func (p *proxyHealth) lacking() Pause {
+	var names []string
+	var until time.Time
+	for name, c := range p.countries {
+		if c.opened == 0 {
+			continue
+		}
+		names = append(names, name)
+		if until.IsZero() || c.until.Before(until) {
+			until = c.until
+		}
 	}
-	return time.Time{}
+	if len(names) == 0 {
+		return Pause{}
+	}
+	slices.Sort(names)
+	return noExit(names, until)
 }
 
-// pausedSince is how much of the time since then a proxy was paused, as far as
-// this process knows.
-func (h *health) pausedSince(name string, since, now time.Time) time.Duration {
+func noExit(countries []string, until time.Time) Pause {
+	where := "it has no exit in " + strings.Join(countries, ", ")
+	if len(countries) == 1 && countries[0] == "" {
+		where = "it has no exit"
+	}
+	return Pause{PauseExit, where, until}
+}
+
+// heldLong reports whether RunOnce should not wait for an exit: whole proxies
+// that are paused, but for a short outage, and countries that have had no exit
+// for long.
+func (h *health) heldLong(x exit, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	a := h.proxies[name]
-	if a == nil {
+	p := h.proxies[x.proxy]
+	if p == nil {
+		return false
+	}
+	if pause := p.pause(now); pause.Kind == PauseAccount || pause.Kind == PauseBudget || p.outage.openFor(now) > outagePatience {
+		return true
+	}
+	c := p.countries[x.country]
+	return c != nil && c.openFor(now) > exitPatience
+}
+
+// heldSince is how much of the time since then all of some proxies were left
+// alone, as far as this process knows; direct never is.
+func (h *health) heldSince(proxies []string, since, now time.Time) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	held := max(0, now.Sub(since))
+	for _, name := range proxies {
+		d := time.Duration(0)
+		if p := h.proxies[name]; p != nil {
+			p.keepTime(now)
+			if d = p.total; !p.since.IsZero() {
+				d += now.Sub(p.since)
+			}
+		}
+		held = min(held, d)
+	}
+	if len(proxies) == 0 {
 		return 0
 	}
-	d := a.total
-	if !a.until.IsZero() {
-		d += now.Sub(a.since)
-	}
-	return min(d, max(0, now.Sub(since)))
+	return held
 }
 
-// nextProbe is when the first paused proxy may be tried again; zero: none is
-// paused.
-func (h *health) nextProbe() time.Time {
+// nextProbe is the first time at which slots may say more than before, apart
+// from attempts that end; zero: there is none.
+func (h *health) nextProbe(now time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var first time.Time
-	for _, a := range h.proxies {
-		if !a.until.IsZero() && (first.IsZero() || a.until.Before(first)) {
-			first = a.until
+	consider := func(t time.Time) {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	for _, p := range h.proxies {
+		consider(p.account.pause.Until)
+		consider(p.outage.until)
+		if p.busy.After(now) {
+			consider(p.busy)
+		}
+		for _, c := range p.countries {
+			consider(c.until)
+		}
+		if p.budget.spent(now) {
+			consider(nextDay(now))
 		}
 	}
 	return first

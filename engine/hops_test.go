@@ -99,7 +99,7 @@ func TestSitesOwn402BehindTLS(t *testing.T) {
 			return product(req.URL.Path), nil
 		})
 		src := source(t, 20)
-		src.Proxy = "home"
+		src.Proxies = []string{"home"}
 		opts := options(s, web, src)
 		opts.Proxies = []Proxy{testProxy(t, "home")}
 		sum := runOnce(t, opts)
@@ -121,7 +121,7 @@ func TestGateways407OnAPlainHop(t *testing.T) {
 			return respond(407, "", "Proxy-Authenticate", "Basic"), nil
 		})
 		src := source(t, 20)
-		src.Proxy, src.URL = "home", template(t, "https://shop.test/p/{id}")
+		src.Proxies, src.URL = []string{"home"}, template(t, "https://shop.test/p/{id}")
 		opts := options(s, web, src)
 		opts.Proxies = []Proxy{testProxy(t, "home")}
 		sum := runOnce(t, opts)

@@ -60,7 +60,7 @@ func TestGatewaysPagesAreNotKept(t *testing.T) {
 				return respond(502, page, append(test.header, "Content-Type", "text/html")...), nil
 			})
 			src := source(t, 1)
-			src.URL, src.Proxy, src.Limits.Attempts = template(t, "http://shop.test/p/{id}"), "home", 1
+			src.URL, src.Proxies, src.Limits.Attempts = template(t, "http://shop.test/p/{id}"), []string{"home"}, 1
 			opts := options(s, web, src)
 			opts.Proxies, opts.Bodies = []Proxy{testProxy(t, "home")}, BodiesAll
 			runOnce(t, opts)

@@ -67,8 +67,13 @@ func TestFence(t *testing.T) {
 
 func counters(t *testing.T, s *storage.Store) storage.Counters {
 	t.Helper()
+	return countersOf(t, s, "shop")
+}
+
+func countersOf(t *testing.T, s *storage.Store, source string) storage.Counters {
+	t.Helper()
 	var c storage.Counters
-	if err := s.View(func(tx *storage.Tx) error { c = tx.Counters("shop"); return nil }); err != nil {
+	if err := s.View(func(tx *storage.Tx) error { c = tx.Counters(source); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -205,7 +210,7 @@ func TestPanicOfTheWorkerItself(t *testing.T) {
 		defer e.Close()
 		src := *e.sources["shop"]
 		src.Rules = nil
-		a := e.hold(t.Context(), &storage.Job{ID: 1, URL: "http://shop.test/p/001"}, &src)
+		a := e.hold(t.Context(), &storage.Job{ID: 1, URL: "http://shop.test/p/001"}, &src, "")
 		defer e.letGo(a)
 		if r := a.execute(t.Context()); r.failure == nil || r.failure.category != storage.CategoryInternal {
 			t.Errorf("%+v", r.failure)
@@ -310,7 +315,7 @@ func TestLateWorkerGatesNothing(t *testing.T) {
 	if _, err := e.rescue(t.Context(), storage.AllLeases); err != nil {
 		t.Fatal(err)
 	}
-	a := e.hold(t.Context(), j, src)
+	a := e.hold(t.Context(), j, src, "")
 	defer e.letGo(a)
 	o, err := a.decide(result{failure: &failure{category: storage.CategoryThrottled, retryAfter: time.Hour}}, time.Now())
 	if err != nil {
@@ -343,7 +348,7 @@ func TestSuspend(t *testing.T) {
 	if err := s.Update(t.Context(), func(tx *storage.Tx) error {
 		c, err := tx.ClaimJobs("test", time.Second, []storage.ClaimGroup{{Lanes: tx.ReadyLanes(), Max: 1}})
 		if err == nil {
-			e.hold(t.Context(), c[0][0], e.sources["shop"])
+			e.hold(t.Context(), c[0][0], e.sources["shop"], "")
 		}
 		return err
 	}); err != nil {

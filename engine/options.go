@@ -69,6 +69,7 @@ type Proxy struct {
 	*proxy.Proxy
 	Name    string
 	Session time.Duration // how long an exit is kept; 0: one for each attempt
+	Budget  int64         // bytes a day (UTC), both ways; 0: no bound
 }
 
 // Source is a configured source, ready to work.
@@ -76,7 +77,7 @@ type Source struct {
 	intake.Source
 
 	Targets  intake.Spec
-	Proxy    string      // name of one of Options.Proxies; "": direct
+	Proxies  []string    // names among Options.Proxies, the next where one is held back; none: direct
 	Header   http.Header // sent with each request; not changed
 	Timeout  time.Duration
 	Gone     bool // a 404 or 410 is an observation
@@ -90,10 +91,18 @@ type Source struct {
 	Fingerprint string // of the settings that make job keys
 }
 
+// through are the proxies to choose from, direct being "".
+func (s *Source) through() []string {
+	if len(s.Proxies) == 0 {
+		return []string{""}
+	}
+	return s.Proxies
+}
+
 // Limits bound a job over all its attempts.
 type Limits struct {
 	Attempts int           // that count
-	Time     time.Duration // from the first claim, a paused proxy's time left out
+	Time     time.Duration // from the first claim, the time under paused proxies left out
 	Bytes    int64         // on the wire, both ways
 	Rescues  int           // deaths in a row
 }
@@ -111,13 +120,15 @@ func (o *Options) check() error {
 	fault(o.Log == nil, "log is missing")
 	fault(o.Workers < 1, "workers: must be at least 1 (got %d)", o.Workers)
 	fault(o.Lease < time.Second, "lease: must be at least 1s (got %s)", o.Lease)
-	known := map[string]bool{"": true}
+	known := map[string]bool{}
 	for _, p := range o.Proxies {
 		known[p.Name] = true
 	}
 	for _, s := range o.Sources {
 		fault(s.Rules == nil, "source %s: rules are missing", s.Name)
-		fault(!known[s.Proxy], "source %s: there is no proxy %q", s.Name, s.Proxy)
+		for _, name := range s.Proxies {
+			fault(!known[name], "source %s: there is no proxy %q", s.Name, name)
+		}
 		fault(s.Timeout <= 0, "source %s: timeout must be positive (got %s)", s.Name, s.Timeout)
 	}
 	return errors.Join(faults...)

@@ -24,6 +24,7 @@ type failure struct {
 	reason     string        // for people; holds no login
 	retryAfter time.Duration // what the site or the gateway asked for; 0: nothing
 	attempts   int           // that may end like this, below what the policy allows; 0: the policy's
+	unburnt    bool          // the trouble is not the job's: it is handed back, and the attempt does not count
 }
 
 func fail(c storage.Category, format string, args ...any) *failure {
@@ -136,12 +137,8 @@ func errorCategory(x exchange) storage.Category {
 // phaseCategory is for errors that say less than how far the attempt came:
 // timeouts, resets, closed connections.
 func phaseCategory(x exchange) storage.Category {
-	var fetched *fetch.Error
-	if !errors.As(x.err, &fetched) {
-		return storage.CategoryInternal
-	}
 	late := isTimeout(x.err)
-	switch fetched.Phase {
+	switch phaseOf(x.err) {
 	case fetch.PhaseDial:
 		if x.proxied {
 			return storage.CategoryProxyUnreachable
@@ -164,6 +161,16 @@ func phaseCategory(x exchange) storage.Category {
 		return storage.CategoryReadTimeout
 	}
 	return storage.CategoryInternal
+}
+
+// phaseOf is how far the exchange came that an error is of, "" for none: where
+// the fetch of robots.txt failed, that one, and not the page's that waited.
+func phaseOf(err error) (phase fetch.Phase) {
+	var e *fetch.Error
+	for errors.As(err, &e) {
+		phase, err = e.Phase, e.Err
+	}
+	return phase
 }
 
 func isTimeout(err error) bool {
@@ -351,7 +358,7 @@ type decision struct {
 type history struct {
 	same   int           // earlier attempts that ended with this category, since a person last retried it
 	spent  int64         // bytes of the attempt that just ended
-	paused time.Duration // how long its proxy was paused since the first claim
+	paused time.Duration // how long all its proxies were paused since the first claim
 }
 
 // decide is arithmetic on (job, failure, policy, now).
@@ -374,7 +381,7 @@ func decideJob(j *storage.Job, src *Source, f *failure, h history, now time.Time
 	giveUp := func(c storage.Category, why string) decision {
 		return decision{outcome: storage.OutcomeFail, category: c, reason: f.reason + why}
 	}
-	if f.category == storage.CategoryReleased || accountWide(f.category) {
+	if f.category == storage.CategoryReleased || accountWide(f.category) || f.unburnt {
 		return decision{outcome: storage.OutcomeReleased, category: f.category, reason: f.reason}
 	}
 	policy, n := src.policy(f.category), h.same+1

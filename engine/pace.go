@@ -4,11 +4,14 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"semel/storage"
 )
 
-// pacer keeps when each host may be asked next. It is used before a claim, so
-// that no job waits inside its lease, and within an attempt only where a
-// redirect leads to another host.
+// pacer keeps when each host may be asked next, and how much at once: what the
+// config says, and less while the host has trouble or asks for less. It is used
+// before a claim, so that no job waits inside its lease, and within an attempt
+// only where a redirect leads to another host.
 type pacer struct {
 	policy func(host string) Pacing
 	now    func() time.Time
@@ -23,7 +26,17 @@ type pace struct {
 	next        time.Time // the next start that pacing allows
 	gated       time.Time // the host has asked for nothing before; zero: it has not
 	slowed      time.Time // when the interval was last raised above the policy's; zero: never
+	ceiling     ceiling
+	trouble     breaker
+	blocked     breaker
 }
+
+// A host that fails ten times in a row is left alone for a while, and one that
+// has blocked three exits in a row for long.
+var (
+	troublePolicy = breakerPolicy{threshold: 10, base: 30 * time.Second, max: 15 * time.Minute}
+	blockedPolicy = breakerPolicy{threshold: 3, base: time.Hour, max: 24 * time.Hour}
+)
 
 func newPacer(policy func(host string) Pacing, now func() time.Time) *pacer {
 	return &pacer{policy: policy, now: now, hosts: map[string]*pace{}}
@@ -34,7 +47,10 @@ func (p *pacer) get(host string) *pace {
 	h := p.hosts[host]
 	if h == nil {
 		policy := p.policy(host)
-		h = &pace{concurrency: policy.Concurrency, interval: policy.Interval}
+		h = &pace{
+			concurrency: policy.Concurrency, interval: policy.Interval,
+			trouble: breaker{breakerPolicy: troublePolicy}, blocked: breaker{breakerPolicy: blockedPolicy},
+		}
 		p.hosts[host] = h
 	}
 	return h
@@ -60,22 +76,90 @@ func (p *pacer) begin(host string, now time.Time) (together int, next time.Time)
 	if h.interval > 0 {
 		return 1, h.next
 	}
-	return h.concurrency, h.next
+	return h.most(), h.next
 }
 
 // turn is when the host may be asked next.
 func (h *pace) turn() time.Time {
-	if h.gated.After(h.next) {
-		return h.gated
+	turn := h.next
+	for _, t := range []time.Time{h.gated, h.trouble.until, h.blocked.until} {
+		if t.After(turn) {
+			turn = t
+		}
 	}
-	return h.next
+	return turn
 }
 
 // concurrency is how many attempts may be under way at a host.
 func (p *pacer) concurrency(host string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.get(host).concurrency
+	return p.get(host).most()
+}
+
+func (h *pace) most() int {
+	if h.trouble.opened+h.blocked.opened > 0 {
+		return 1
+	}
+	return min(h.concurrency, h.ceiling.value())
+}
+
+// learn takes in how an attempt at a host ended. It gives the time until which
+// the host is left alone for that, where that is news.
+func (p *pacer) learn(host string, c storage.Category, began, now time.Time) (until time.Time, news bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.get(host)
+	was := h.trouble.opened + h.blocked.opened
+	switch standing(c) {
+	case hostWell:
+		h.trouble.worked(began)
+		h.blocked.worked(began)
+		h.ceiling.raise(h.concurrency)
+	case hostTroubled:
+		h.trouble.failed(1, began, now)
+	case hostBlocks:
+		h.blocked.failed(1, began, now)
+	case hostThrottles:
+		h.ceiling.lower(h.most(), began, now)
+	}
+	return h.turn(), was == 0 && h.trouble.opened+h.blocked.opened > 0
+}
+
+// troubledFor is how long a host has not worked; 0: it does.
+func (p *pacer) troubledFor(host string, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.get(host)
+	return max(h.trouble.openFor(now), h.blocked.openFor(now))
+}
+
+// What an attempt's end says about the host that it ended at.
+type hostStanding int
+
+const (
+	hostUnknown hostStanding = iota // nothing: it was not reached, or not asked
+	hostWell
+	hostTroubled
+	hostBlocks
+	hostThrottles
+)
+
+// standing is what a category says about the host; "" is success.
+func standing(c storage.Category) hostStanding {
+	switch c {
+	case "", storage.CategoryNotFound, storage.CategoryClientError, storage.CategoryRedirectLoop, storage.CategoryTooLarge,
+		storage.CategoryParseError, storage.CategoryValidation, storage.CategoryDuplicateKey:
+		return hostWell
+	case storage.CategoryExitConnect, storage.CategoryConnectTimeout, storage.CategoryDNS, storage.CategoryTLS,
+		storage.CategoryReadTimeout, storage.CategoryServerError:
+		return hostTroubled
+	case storage.CategoryBlocked:
+		return hostBlocks
+	case storage.CategoryThrottled:
+		return hostThrottles
+	}
+	return hostUnknown
 }
 
 // gate lets nothing start at a host before a time.
@@ -141,14 +225,19 @@ func (p *pacer) gatedUntil(host string) time.Time {
 	return p.get(host).gated
 }
 
+// plain reports whether a host may be asked as the policy says.
+func (h *pace) plain() bool {
+	return h.slowed.IsZero() && h.ceiling.limit == 0 && h.trouble.opened+h.blocked.opened == 0
+}
+
 // forget drops what is known of hosts that could have been asked for a minute,
-// so that memory does not grow with every host ever seen. Those whose
-// robots.txt has slowed them stay.
+// so that memory does not grow with every host ever seen. Those that have been
+// slowed, or have trouble, stay for a day.
 func (p *pacer) forget(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for host, h := range p.hosts {
-		if h.slowed.IsZero() && now.Sub(h.turn()) > time.Minute {
+		if idle := now.Sub(h.turn()); idle > time.Minute && h.plain() || idle > 24*time.Hour {
 			delete(p.hosts, host)
 		}
 	}

@@ -42,10 +42,16 @@ type scheduler struct {
 // host is one host's part of the queue.
 type host struct {
 	name     string
-	lanes    map[storage.LaneID]*Source // that may have ready jobs
+	lanes    map[storage.LaneID]lane // that may have ready jobs
 	inFlight int
 	at       time.Time // key of queue
 	place    int       // in queue; -1: not there
+}
+
+// lane is what the choice of a job looks at.
+type lane struct {
+	src     *Source
+	country string
 }
 
 // news is a worker's word: first that it is free, its host no longer asked and
@@ -132,8 +138,12 @@ func (s *scheduler) done() (bool, error) {
 	default:
 		return false, nil
 	}
-	_, workable, err := s.engine.open()
-	return workable == 0, err
+	left := false
+	err := s.engine.opts.Store.View(func(tx *storage.Tx) (err error) {
+		left, err = s.engine.workable(tx)
+		return err
+	})
+	return !left, err
 }
 
 // sleep waits until something may have changed.
@@ -183,7 +193,7 @@ func (s *scheduler) untilNext(now time.Time) time.Duration {
 	if !s.engine.FullSince().IsZero() {
 		wait = roomWait
 	}
-	if probe := s.engine.health.nextProbe(); !probe.IsZero() && len(s.parked) > 0 {
+	if probe := s.engine.health.nextProbe(now); !probe.IsZero() && len(s.parked) > 0 {
 		wait = min(wait, max(probe.Sub(now), time.Second))
 	}
 	return max(wait, 0)
@@ -196,21 +206,21 @@ func (s *scheduler) activate(lanes []storage.LaneID) error {
 		return nil
 	}
 	return s.engine.opts.Store.View(func(tx *storage.Tx) error {
-		for _, lane := range lanes {
-			name, source, err := tx.Lane(lane)
+		for _, id := range lanes {
+			l, err := tx.Lane(id)
 			if err != nil {
 				return err
 			}
-			src := s.engine.sources[source]
+			src := s.engine.sources[l.Source]
 			if src == nil {
 				continue
 			}
-			h := s.hosts[name]
+			h := s.hosts[l.Host]
 			if h == nil {
-				h = &host{name: name, lanes: map[storage.LaneID]*Source{}, place: -1}
-				s.hosts[name] = h
+				h = &host{name: l.Host, lanes: map[storage.LaneID]lane{}, place: -1}
+				s.hosts[l.Host] = h
 			}
-			h.lanes[lane] = src
+			h.lanes[id] = lane{src, l.Country}
 			delete(s.parked, h) // a new lane may have a proxy with room
 			s.enter(h)
 		}
@@ -250,8 +260,9 @@ func (s *scheduler) dispatch(stop, attempts context.Context) error {
 // unpark looks again at hosts whose proxies had no room, if that may have
 // changed.
 func (s *scheduler) unpark() {
-	version, probe := s.engine.health.version(), s.engine.health.nextProbe()
-	if version == s.healthAt && (probe.IsZero() || probe.After(s.engine.now())) {
+	now := s.engine.now()
+	version, probe := s.engine.health.version(), s.engine.health.nextProbe(now)
+	if version == s.healthAt && (probe.IsZero() || probe.After(now)) {
 		return
 	}
 	s.healthAt = version
@@ -265,7 +276,8 @@ func (s *scheduler) unpark() {
 type plan struct {
 	host    *host
 	group   storage.ClaimGroup
-	reserve []string // proxies on which one place each was taken beforehand
+	via     map[storage.LaneID]string // the proxy chosen for each lane
+	reserve []exit                    // on which one place each was taken beforehand
 }
 
 // free is how many jobs may be claimed.
@@ -303,24 +315,79 @@ func (s *scheduler) plan(now time.Time) []plan {
 	return plans
 }
 
-// planHost chooses the lanes of a host whose proxies have room.
+// planHost chooses the lanes of a host that have a proxy with room, and the
+// proxy for each.
 func (s *scheduler) planHost(h *host, room int, now time.Time) (plan, bool) {
-	p := plan{host: h, group: storage.ClaimGroup{Max: room}}
-	reserved := map[string]bool{}
-	for lane, src := range h.lanes {
-		slots := s.engine.health.slots(src.Proxy, now)
-		if slots == 0 && !reserved[src.Proxy] {
+	p := plan{host: h, group: storage.ClaimGroup{Max: room}, via: map[storage.LaneID]string{}}
+	for id, l := range h.lanes {
+		via, slots := s.engine.chooseExit(l, now)
+		if slots == 0 {
 			continue
 		}
-		if slots < room && !reserved[src.Proxy] { // unproven: one at a time
+		if slots < s.engine.opts.Workers { // one at a time, since any lane of the group may get it
 			p.group.Max = 1
-			reserved[src.Proxy] = true
-			p.reserve = append(p.reserve, src.Proxy)
-			s.engine.health.begin(src.Proxy)
+			p.reserve = append(p.reserve, via)
+			s.engine.health.begin(via)
 		}
-		p.group.Lanes = append(p.group.Lanes, lane)
+		p.group.Lanes = append(p.group.Lanes, id)
+		p.via[id] = via.proxy
 	}
 	return p, len(p.group.Lanes) > 0
+}
+
+// workable reports whether there are jobs that RunOnce should still wait for:
+// not those that are held back by their proxies, or by a host that has been in
+// trouble for as long as a job may take. Jobs that have been tried are waited
+// for within their own limits.
+func (e *Engine) workable(tx *storage.Tx) (bool, error) {
+	now := e.now()
+	untried := map[string]*Source{}
+	for name, src := range e.sources {
+		c := tx.Counters(name)
+		switch open := openJobs(c); {
+		case open == 0 || e.heldLong(src, "", now):
+		case open > int(c.State(storage.StatePending)):
+			return true, nil
+		default:
+			untried[name] = src
+		}
+	}
+	if len(untried) == 0 {
+		return false, nil
+	}
+	for _, id := range tx.ReadyLanes() {
+		l, err := tx.Lane(id)
+		if err != nil {
+			return false, err
+		}
+		if src := untried[l.Source]; src != nil && !e.heldLong(src, l.Country, now) && e.pace.troubledFor(l.Host, now) < src.Limits.Time {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// heldLong reports whether all proxies of a source hold back its jobs of a
+// country for longer than RunOnce waits.
+func (e *Engine) heldLong(src *Source, country string, now time.Time) bool {
+	for _, name := range src.through() {
+		if !e.health.heldLong(exit{name, country}, now) {
+			return false
+		}
+	}
+	return true
+}
+
+// chooseExit finds the first proxy of a lane's source that has room, and how
+// much; 0: none has.
+func (e *Engine) chooseExit(l lane, now time.Time) (exit, int) {
+	for _, name := range l.src.through() {
+		x := exit{name, l.country}
+		if slots := e.health.slots(x, now); slots > 0 {
+			return x, slots
+		}
+	}
+	return exit{}, 0
 }
 
 // claim takes the planned jobs in one transaction and starts their attempts.
@@ -344,10 +411,10 @@ func (s *scheduler) claim(stop, attempts context.Context, plans []plan) error {
 	}
 	for i, p := range plans {
 		for _, j := range jobs[i] {
-			s.start(attempts, p.host, j)
+			s.start(attempts, p.host, j, p.via[j.Lane])
 		}
-		for _, name := range p.reserve {
-			e.health.end(name)
+		for _, x := range p.reserve {
+			e.health.end(x)
 		}
 		if len(jobs[i]) < p.group.Max { // these lanes are empty until they are named again
 			for _, lane := range p.group.Lanes {
@@ -360,14 +427,13 @@ func (s *scheduler) claim(stop, attempts context.Context, plans []plan) error {
 	return nil
 }
 
-func (s *scheduler) start(attempts context.Context, h *host, j *storage.Job) {
+func (s *scheduler) start(attempts context.Context, h *host, j *storage.Job, proxy string) {
 	e := s.engine
-	src := e.sources[j.Key.Source]
 	h.inFlight++
 	s.working++
 	s.open++
-	e.health.begin(src.Proxy)
-	a := e.hold(attempts, j, src)
+	a := e.hold(attempts, j, e.sources[j.Key.Source], proxy)
+	e.health.begin(a.exit())
 	a.lane = h.name
 	s.attempts <- a // has room for all that may be open
 }
@@ -377,7 +443,7 @@ func (s *scheduler) start(attempts context.Context, h *host, j *storage.Job) {
 func (s *scheduler) work() {
 	for a := range s.attempts {
 		outcome, err := a.work()
-		s.engine.health.end(a.src.Proxy)
+		s.engine.health.end(a.exit())
 		s.news <- news{host: a.lane}
 		if err == nil {
 			err = a.commit(outcome)

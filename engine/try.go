@@ -56,7 +56,7 @@ func (e *Engine) try(ctx context.Context, source string, target intake.Target, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, src.Timeout)
 	defer cancel()
-	a := &attempt{engine: e, src: src, ctx: ctx, job: &storage.Job{
+	a := &attempt{engine: e, src: src, proxy: src.through()[0], ctx: ctx, job: &storage.Job{
 		Key: n.Key, Country: n.Country, URL: n.URL, Vars: n.Vars,
 	}}
 	r := execute(a, ctx)

@@ -31,6 +31,7 @@ type attempt struct {
 	engine *Engine
 	job    *storage.Job
 	src    *Source
+	proxy  string // name of the proxy that it goes through; "" direct
 	lane   string // host that it was claimed for
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -41,9 +42,9 @@ type attempt struct {
 }
 
 // hold registers an attempt, so that its lease is renewed.
-func (e *Engine) hold(ctx context.Context, j *storage.Job, src *Source) *attempt {
+func (e *Engine) hold(ctx context.Context, j *storage.Job, src *Source, proxy string) *attempt {
 	now := e.now()
-	a := &attempt{engine: e, job: j, src: src, started: now, until: now.Add(src.Timeout + healthyMargin)}
+	a := &attempt{engine: e, job: j, src: src, proxy: proxy, started: now, until: now.Add(src.Timeout + healthyMargin)}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,15 +127,15 @@ func (a *attempt) keep(page *fetch.Page, r *result) {
 // fetch gets the page, or sets why there is none.
 func (a *attempt) fetch(ctx context.Context, body *fetch.Share, r *result) *fetch.Page {
 	e := a.engine
-	pool := e.pools[a.src.Proxy]
+	pool := e.pools[a.proxy]
 	session, err := pool.Get(e.now(), a.job.Country)
 	if err != nil {
 		r.failure = fail(storage.CategoryConfig, "%v", err)
 		return nil
 	}
-	r.record.Proxy, r.record.Endpoint, r.record.Session = a.src.Proxy, session.EndpointString(), session.SessionHash()
+	r.record.Proxy, r.record.Endpoint, r.record.Session = a.proxy, session.EndpointString(), session.SessionHash()
 	r.record.Country = a.job.Country
-	x := exchange{proxied: a.src.Proxy != "", worked: session.Worked()}
+	x := exchange{proxied: a.proxy != "", worked: session.Worked()}
 	visit := newVisit(a, session, &r.record)
 	x.page, x.trace, x.err = session.Do(ctx, a.request(visit, body))
 	visit.book(x.trace)
@@ -166,35 +167,29 @@ func (a *attempt) request(v *visit, body *fetch.Share) fetch.Request {
 	}
 }
 
-// account tells the proxy's health what this attempt showed of its login (the
-// fetch of robots.txt counts, too: a page may then reuse its tunnel), and
-// takes a refused login that had worked before for that session's fault.
+// account tells the proxy's health what this attempt showed of it. The fetch of
+// robots.txt counts, too: a page may then reuse its tunnel.
 func (a *attempt) account(x exchange, loginOK bool, r *result) {
-	if !x.proxied {
-		return
-	}
-	health, now := a.engine.health, a.engine.now()
+	pause, news := a.engine.health.learn(a.exit(), experience{
+		began: a.job.ClaimedAt, ended: a.engine.now(),
+		failure:  r.failure,
+		loginOK:  loginOK,
+		answered: loginOK || x.trace.ConnectStatus != 0 || x.trace.Status != 0,
+		dialed:   r.failure == nil || phaseOf(x.err) != fetch.PhaseDial,
+		bytes:    r.record.BytesUp + r.record.BytesDown,
+	})
+	log := a.engine.opts.Log
 	switch {
-	case r.failure != nil && r.failure.category == storage.CategoryProxyQuota:
-		health.quota(a.src.Proxy, r.failure.reason, now)
-		a.tellPause(r.failure.reason, now)
-	case r.failure != nil && r.failure.category == storage.CategoryProxyAuth:
-		if !health.refusal(a.src.Proxy, r.failure.reason, now) {
-			r.failure.category = storage.CategoryProxyLimited
-		}
-		a.tellPause(r.failure.reason, now)
-	case loginOK:
-		health.accepted(a.src.Proxy, a.job.ClaimedAt, now)
+	case !news:
+	case pause == Pause{}:
+		log.Info("a proxy is back", "proxy", a.proxy)
+	default:
+		log.Error("a proxy is paused: its jobs wait, no attempt is burnt",
+			"proxy", a.proxy, "why", string(pause.Kind), "reason", pause.Reason, "next_try", pause.Until.Format(time.RFC3339))
 	}
 }
 
-// tellPause says so if the proxy is paused now, after each probe again.
-func (a *attempt) tellPause(reason string, now time.Time) {
-	if until := a.engine.health.pausedUntil(a.src.Proxy); until.After(now) {
-		a.engine.opts.Log.Error("the account of a proxy is refused: its jobs wait, no attempt is burnt",
-			"proxy", a.src.Proxy, "reason", reason, "next_probe", until.Format(time.RFC3339))
-	}
-}
+func (a *attempt) exit() exit { return exit{a.proxy, a.job.Country} }
 
 // exitIsGood reports whether a failure says nothing against the exit, so that
 // a kept session stays.
@@ -285,6 +280,7 @@ func (a *attempt) completion(r result) storage.Completion {
 
 // decide makes the outcome of a result.
 func (a *attempt) decide(r result, now time.Time) (outcome, error) {
+	a.tellHost(r, now)
 	if r.failure == nil {
 		return outcome{decision{outcome: storage.OutcomeComplete}, func(tx *storage.Tx) error {
 			_, err := tx.CompleteJob(a.job.Lease(), a.completion(r))
@@ -303,11 +299,23 @@ func (a *attempt) decide(r result, now time.Time) (outcome, error) {
 	return outcome{d, func(tx *storage.Tx) error { return a.writeFailure(tx, r.record, d) }}, nil
 }
 
+// tellHost tells the pacer what this attempt showed of the host that answered.
+func (a *attempt) tellHost(r result, now time.Time) {
+	host, category := a.answered(r.record), storage.Category("")
+	if r.failure != nil {
+		category = r.failure.category
+	}
+	if until, news := a.engine.pace.learn(host, category, a.started, now); news {
+		a.engine.opts.Log.Warn("a host is left alone for a while: too many attempts in a row have failed",
+			"host", host, "category", category, "next_try", until.Format(time.RFC3339))
+	}
+}
+
 // history looks up what only failures need to know.
 func (a *attempt) history(r result, now time.Time) (history, error) {
 	h := history{
 		spent:  r.record.BytesUp + r.record.BytesDown,
-		paused: a.engine.health.pausedSince(a.src.Proxy, a.job.FirstClaim, now),
+		paused: a.engine.health.heldSince(a.src.Proxies, a.job.FirstClaim, now),
 	}
 	err := a.engine.opts.Store.View(func(tx *storage.Tx) error {
 		attempts, err := tx.Attempts(a.job.ID)

@@ -234,6 +234,14 @@ func (l *Local) Status(context.Context) (Status, error) {
 	return s, nil
 }
 
+// pauseHints say what to do about a pause.
+var pauseHints = map[engine.PauseKind]string{
+	engine.PauseAccount: "check its login and traffic with the provider",
+	engine.PauseOutage:  "check the network and the gateway's address",
+	engine.PauseBudget:  "raise its budget, or wait for tomorrow (UTC)",
+	engine.PauseExit:    "the provider has no exit there now; another proxy in the source's list would be used",
+}
+
 // addEngine adds the configured proxies, and a warning for each that is paused
 // and for a disk that is full.
 func (l *Local) addEngine(s *Status) {
@@ -248,7 +256,7 @@ func (l *Local) addEngine(s *Status) {
 		pause := paused[p.Name]
 		s.Proxies[p.Name] = ProxyStatus{Endpoint: p.Proxy.String(), Paused: pause.Reason, PausedUntil: when(pause.Until)}
 		if pause.Reason != "" {
-			s.Warnings = append(s.Warnings, fmt.Sprintf("proxy %s is paused: check its login and traffic with the provider; its jobs wait, and no attempt is burnt", p.Name))
+			s.Warnings = append(s.Warnings, fmt.Sprintf("proxy %s is paused: %s; its jobs wait, and no attempt is burnt", p.Name, pauseHints[pause.Kind]))
 		}
 	}
 }

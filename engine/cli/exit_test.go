@@ -65,7 +65,8 @@ func TestClassify(t *testing.T) {
 }
 
 func TestVerdict(t *testing.T) {
-	paused := map[string]string{"home": "the proxy answered 407"}
+	paused := map[string]engine.Pause{"home": {Kind: engine.PauseAccount, Reason: "the proxy answered 407"}}
+	outage := map[string]engine.Pause{"home": {Kind: engine.PauseOutage, Reason: "the gateway cannot be reached"}}
 	for _, tt := range []struct {
 		name        string
 		s           engine.Summary
@@ -79,6 +80,10 @@ func TestVerdict(t *testing.T) {
 		{name: "bad file", s: engine.Summary{BadFiles: 1, Failed: 1}, code: exitFailed},
 		{name: "paused, jobs held", s: engine.Summary{Paused: paused, Open: 1, Failed: 1}, code: exitAccount},
 		{name: "paused, nothing held", s: engine.Summary{Paused: paused}, code: exitDone},
+		{name: "gateway out", s: engine.Summary{Paused: outage, Open: 1}, code: exitJobs},
+		{name: "gateway out, account refused", s: engine.Summary{Paused: map[string]engine.Pause{"home": outage["home"], "spare": paused["home"]}, Open: 1}, code: exitAccount},
+		{name: "gateway out, nothing held", s: engine.Summary{Paused: outage}, code: exitDone},
+		{name: "held by a site", s: engine.Summary{Open: 1}, code: exitJobs},
 		{name: "interrupted before it began", interrupted: true, code: exitInterrupted},
 		{name: "interrupted", s: engine.Summary{Offered: true, Open: 1, Failed: 1, Paused: paused}, interrupted: true, code: exitInterrupted},
 		{name: "interrupted, nothing left", s: engine.Summary{Offered: true}, interrupted: true, code: exitDone},

@@ -63,8 +63,8 @@ func engineSource(s *config.Source) engine.Source {
 		Rules:       s.Rules,
 		Fingerprint: s.IdentityFingerprint,
 	}
-	if s.Proxy != nil {
-		out.Proxy = s.Proxy.Name
+	for _, p := range s.Proxies {
+		out.Proxies = append(out.Proxies, p.Name)
 	}
 	for category, policy := range s.Retry {
 		out.Retry[category] = engine.RetryPolicy(policy)

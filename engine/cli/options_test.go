@@ -116,7 +116,7 @@ func TestEngineSource(t *testing.T) {
 	got := engineSource(&c.Sources[0])
 	want := engine.Source{
 		Source: c.Sources[0].Source, Targets: c.Sources[0].Targets, Rules: c.Sources[0].Rules,
-		Proxy: "gw", Header: http.Header{"Accept-Language": {"de"}}, Timeout: 5 * time.Second, Gone: true,
+		Proxies: []string{"gw"}, Header: http.Header{"Accept-Language": {"de"}}, Timeout: 5 * time.Second, Gone: true,
 		Priority: -3, Write: storage.WriteInsert,
 		Limits:      engine.Limits{Attempts: 2, Time: time.Hour, Bytes: 1000, Rescues: 4},
 		Retry:       map[storage.Category]engine.RetryPolicy{storage.CategoryReadTimeout: {Attempts: 3, Base: 5 * time.Second, Max: 7 * time.Second}},
@@ -131,7 +131,7 @@ func TestEngineSource(t *testing.T) {
 			t.Errorf("%s is not set though the config says everything", name)
 		}
 	}
-	if plain := engineSource(&c.Sources[1]); plain.Proxy != "" || plain.Gone || plain.Write != storage.WriteUpsert {
+	if plain := engineSource(&c.Sources[1]); plain.Proxies != nil || plain.Gone || plain.Write != storage.WriteUpsert {
 		t.Errorf("a source without settings became %+v", plain)
 	}
 }

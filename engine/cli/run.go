@@ -63,7 +63,7 @@ func (a *app) run(ctx context.Context, once bool, names []string) error {
 		return err
 	}
 	if a.json {
-		if err := a.line(runSummary(summary)); err != nil {
+		if err := a.line(summaryLine(summary)); err != nil {
 			return err
 		}
 	} else {
@@ -153,6 +153,18 @@ type runSummary struct {
 	Paused    map[string]string `json:"paused"`
 }
 
+func summaryLine(s engine.Summary) runSummary {
+	paused := make(map[string]string, len(s.Paused))
+	for name, p := range s.Paused {
+		paused[name] = p.Reason
+	}
+	return runSummary{
+		New: s.New, Known: s.Known, BadRows: s.BadRows, BadFiles: s.BadFiles, Offered: s.Offered,
+		Completed: s.Completed, Failed: s.Failed, Retried: s.Retried, Released: s.Released,
+		Stale: s.Stale, Rescued: s.Rescued, Open: s.Open, Paused: paused,
+	}
+}
+
 // summaryText leaves out what did not happen.
 func summaryText(s engine.Summary) string {
 	parts := []string{fmt.Sprintf("%d complete, %d failed", s.Completed, s.Failed)}
@@ -181,10 +193,12 @@ func verdict(s engine.Summary, once, interrupted bool) error {
 		return &fault{exitInterrupted, errors.New("interrupted before all targets were read"), "run it again to go on"}
 	case interrupted && s.Open > 0:
 		return &fault{exitInterrupted, fmt.Errorf("interrupted with %s left", count(s.Open, "job")), "run it again to go on"}
-	case len(s.Paused) > 0 && s.Open > 0:
-		return pausedFault(s)
+	case s.Open > 0 && refusedAccount(s):
+		return &fault{exitAccount, heldText(s), "check its login and traffic with the provider, then run again: no attempt was burnt"}
 	case s.BadFiles > 0:
 		return &fault{exitFailed, fmt.Errorf("%s of targets could not be read", count(s.BadFiles, "file")), "the log above names them"}
+	case s.Open > 0:
+		return &fault{exitJobs, heldText(s), "run it again when that is over: what waits has burnt no attempt"}
 	case s.Failed > 0:
 		return &fault{exitJobs, fmt.Errorf("%s failed", count(s.Failed, "job")), "semel jobs --state failed lists them, semel show JOB tells why, semel retry JOB tries again"}
 	case s.BadRows > 0:
@@ -193,16 +207,26 @@ func verdict(s engine.Summary, once, interrupted bool) error {
 	return nil
 }
 
-func pausedFault(s engine.Summary) error {
+// refusedAccount reports whether a provider has refused an account.
+func refusedAccount(s engine.Summary) bool {
+	for _, p := range s.Paused {
+		if p.Kind == engine.PauseAccount {
+			return true
+		}
+	}
+	return false
+}
+
+// heldText says what holds back the jobs that are left.
+func heldText(s engine.Summary) error {
 	var reasons []string
 	for _, name := range slices.Sorted(maps.Keys(s.Paused)) {
-		reasons = append(reasons, fmt.Sprintf("proxy %s is paused (%s)", name, s.Paused[name]))
+		reasons = append(reasons, fmt.Sprintf("proxy %s is paused (%s)", name, s.Paused[name].Reason))
 	}
-	return &fault{
-		exitAccount,
-		fmt.Errorf("%s; %s left", strings.Join(reasons, ", "), count(s.Open, "job")),
-		"check its login and traffic with the provider, then run again: no attempt was burnt",
+	if len(reasons) == 0 {
+		reasons = []string{"a site has not answered as it should for long"}
 	}
+	return fmt.Errorf("%s; %s left", strings.Join(reasons, ", "), count(s.Open, "job"))
 }
 
 // tuneRuntime fits the runtime to a fetch loop. What the user sets in GOGC,

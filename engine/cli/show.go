@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -82,8 +83,12 @@ func stateText(j api.JobStory) string {
 // limitsText is what bounds a source's jobs now.
 func limitsText(s *config.Source) string {
 	through := "direct"
-	if s.Proxy != nil {
-		through = "proxy " + s.Proxy.Name
+	if len(s.Proxies) > 0 {
+		names := make([]string, len(s.Proxies))
+		for i, p := range s.Proxies {
+			names[i] = p.Name
+		}
+		through = "proxy " + strings.Join(names, ", else ")
 	}
 	l := s.Limits
 	return fmt.Sprintf("%s, %s, %s; one attempt %s, %s", count(l.Attempts, "attempt"),

@@ -98,7 +98,7 @@ type Source struct {
 	// file may be gone.
 	TargetsErr error
 
-	Proxy    *Proxy        // one of Config.Proxies; nil: direct
+	Proxies  []*Proxy      // among Config.Proxies, in order of preference; none: direct
 	Headers  []Header      // in the file's order
 	Timeout  time.Duration // one attempt, all in; may be longer than the lease
 	Gone     string        // GoneFail or GoneRecord

@@ -103,7 +103,7 @@ parser.version = 9
 	s := c.Source("a")
 	got := []any{
 		s.URL.String(), s.Key.String(), s.Country.String(), s.Scope.String(), s.Identity, s.ParserVersion, s.Targets,
-		s.Proxy == &c.Proxies[0], s.Proxy.Session, s.Timeout, s.Gone, s.Priority, s.Write, s.Limits, s.Retry, s.Rules.Version(),
+		slices.Equal(s.Proxies, []*Proxy{&c.Proxies[0]}), s.Proxies[0].Session, s.Timeout, s.Gone, s.Priority, s.Write, s.Limits, s.Retry, s.Rules.Version(),
 	}
 	want := []any{
 		"https://example.com/{sku}", "{sku}", "us", "s", intake.Identity{Scope: true, Parser: true}, 9,
@@ -119,7 +119,7 @@ parser.version = 9
 	if header.Get("Accept") != "text/html" || header.Get("X-Api-Key") != "secret-of-K" {
 		t.Errorf("headers = %v", header)
 	}
-	endpoint, err := s.Proxy.Proxy.Endpoint("US", "")
+	endpoint, err := s.Proxies[0].Proxy.Endpoint("US", "")
 	if err != nil {
 		t.Fatal(err)
 	}

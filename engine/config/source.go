@@ -30,7 +30,7 @@ func (l *loader) source(t *table, c *Config) Source {
 	t.template("country", &s.Country)
 	t.template("scope", &s.Scope)
 	t.identity(&s.Identity)
-	t.proxyOf(&s, c)
+	t.proxies(&s, c)
 	t.headers(&s)
 	t.duration("timeout", &s.Timeout, 1)
 	t.oneOf("gone", &s.Gone, GoneFail, GoneRecord)
@@ -109,34 +109,38 @@ func identityText(s *Source) string {
 	return fmt.Sprintf("identity: %s; key: %s", strings.Join(parts, ", "), key)
 }
 
-// proxyOf finds the source's proxy.
-func (t *table) proxyOf(s *Source, c *Config) {
+// proxies finds the source's proxy, or several in order of preference.
+func (t *table) proxies(s *Source, c *Config) {
 	n := t.get("proxy")
-	if n == nil || n.scalar == "" {
-		return
-	}
-	at := n
-	if n.items != nil {
-		if len(n.items) > 1 {
-			t.l.fault(n, "a list of more than one proxy is not available yet")
+	switch {
+	case n == nil || n.scalar == "":
+	case n.items == nil:
+		t.proxy(n, s, c)
+	default:
+		for _, item := range n.items {
+			t.proxy(item, s, c)
 		}
-		if len(n.items) != 1 {
-			return
-		}
-		at = n.items[0]
 	}
+}
+
+func (t *table) proxy(n *node, s *Source, c *Config) {
 	var name string
-	if !t.l.text(at, &name) {
+	if !t.l.text(n, &name) {
 		return
 	}
 	var names []string
 	for i := range c.Proxies {
-		if names = append(names, c.Proxies[i].Name); names[i] == name {
-			s.Proxy = &c.Proxies[i]
-			return
-		}
+		names = append(names, c.Proxies[i].Name)
 	}
-	t.l.wrong(at, "there is no [proxy.%s]", name).Hint = nearest(name, names)
+	i := slices.Index(names, name)
+	switch {
+	case i < 0:
+		t.l.wrong(n, "there is no [proxy.%s]", name).Hint = nearest(name, names)
+	case slices.Contains(s.Proxies, &c.Proxies[i]):
+		t.l.wrong(n, "is there twice")
+	default:
+		s.Proxies = append(s.Proxies, &c.Proxies[i])
+	}
 }
 
 // ownHeaders are set by whoever sends the request, with what to do instead.

@@ -228,7 +228,7 @@ func (l *loader) checkDistinct(t *table, s *Source) {
 	}
 }
 
-// checkCountry holds a source's country against what its proxy can do.
+// checkCountry holds a source's country against what its proxies can do.
 func (l *loader) checkCountry(t *table, s *Source) {
 	n := t.get("country")
 	fixed := len(s.Country.Vars()) == 0
@@ -237,17 +237,19 @@ func (l *loader) checkCountry(t *table, s *Source) {
 		l.wrong(n, `must be a two-letter country code such as "US", or a template`)
 		return
 	}
-	if s.Proxy == nil || s.Proxy.Proxy == nil {
-		return
-	}
-	switch {
-	case n == nil && s.Proxy.Proxy.NeedsCountry():
-		l.fault(t.get("proxy"), "proxy %s needs a country: set the source's country", s.Proxy.Name)
-	case !fixed && !s.Proxy.Proxy.TakesCountry():
-		l.fault(n, "proxy %s cannot choose a country: its templates have no {country}", s.Proxy.Name)
-	case fixed && country != "":
-		if err := s.Proxy.Proxy.CheckCountry(country); err != nil {
-			l.wrong(n, "%v", err)
+	for _, p := range s.Proxies {
+		if p.Proxy == nil {
+			continue // it has faults of its own
+		}
+		switch {
+		case n == nil && p.Proxy.NeedsCountry():
+			l.fault(t.get("proxy"), "proxy %s needs a country: set the source's country", p.Name)
+		case !fixed && !p.Proxy.TakesCountry():
+			l.fault(n, "proxy %s cannot choose a country: its templates have no {country}", p.Name)
+		case fixed && country != "":
+			if err := p.Proxy.CheckCountry(country); err != nil {
+				l.wrong(n, "%v", err)
+			}
 		}
 	}
 }

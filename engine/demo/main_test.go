@@ -82,8 +82,8 @@ func source(s *config.Source) engine.Source {
 		Write: storage.WriteMode(s.Write), Limits: engine.Limits(s.Limits), Rules: s.Rules, Fingerprint: s.IdentityFingerprint,
 		Retry: map[storage.Category]engine.RetryPolicy{},
 	}
-	if s.Proxy != nil {
-		out.Proxy = s.Proxy.Name
+	for _, p := range s.Proxies {
+		out.Proxies = append(out.Proxies, p.Name)
 	}
 	for category, policy := range s.Retry {
 		out.Retry[category] = engine.RetryPolicy(policy)

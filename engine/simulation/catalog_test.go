@@ -61,7 +61,7 @@ func newCatalog(t testing.TB) *catalog {
 	shop.Targets.Targets = append(shop.Targets.Targets, target("gone-1"), target("bare-1"), target("gone-2"), target("bare-2"))
 	news := newSource(t, "news", "http://shop.test/n/{id}", storage.WriteUpsert, 3, audit)
 	market := newSource(t, "market", "http://market.test/i/{id}", storage.WriteInsert, 5, hook)
-	market.Proxy = "home"
+	market.Proxies = []string{"home"}
 	c := &catalog{
 		sources: []engine.Source{shop, news, market},
 		proxies: []engine.Proxy{{Proxy: gateway, Name: "home"}},
