@@ -17,7 +17,8 @@ const (
 // Attempt is one execution of a job. Its number is the generation it ran
 // under: released and rescued ones have theirs, too.
 type Attempt struct {
-	Job        uint64 // set by the store, as are Generation, Owner, Start and End
+	Job        uint64 // set by the store, as are Lane, Generation, Owner, Start and End
+	Lane       LaneID // of the job then: whose host it asked; 0: written before schema 3
 	Generation uint32
 	Owner      string
 	Start, End time.Time
@@ -50,8 +51,8 @@ type Attempt struct {
 	ContentType string    // of that page
 }
 
-// attemptVersion 2 added Page and ContentType, and is sealed; 3 added Step and
-// Proxy.
+// attemptVersion 2 added Page and ContentType, and is sealed; 3 added Step,
+// Proxy and Lane.
 const attemptVersion = 3
 
 func (a *Attempt) encode() []byte {
@@ -68,6 +69,7 @@ func (a *Attempt) encode() []byte {
 	for _, s := range []string{a.Owner, a.Outcome, string(a.Category), a.Reason, a.Phase, a.ProxyCode, a.FinalURL, a.Endpoint, a.Country, a.Session, a.Step, a.Proxy} {
 		e.text(s)
 	}
+	e.u32(uint32(a.Lane))
 	if a.Page.IsZero() {
 		e.flag(false)
 		return e.sealed()
@@ -94,7 +96,7 @@ func decodeAttempt(key, b []byte) (Attempt, error) {
 	}
 	a.Category = Category(category)
 	if d.version > 2 {
-		a.Step, a.Proxy = d.text(), d.text()
+		a.Step, a.Proxy, a.Lane = d.text(), d.text(), LaneID(d.u32())
 	}
 	if d.version > 1 && d.flag() {
 		copy(a.Page[:], d.take(len(a.Page)))
@@ -123,8 +125,13 @@ func (a *Attempt) counts() bool {
 
 // saveAttempt writes the attempt that a running job is in.
 func (tx *Tx) saveAttempt(j *Job, a Attempt) error {
-	a.Job, a.Generation, a.Owner, a.Start, a.End = j.ID, j.Generation, j.Owner, j.ClaimedAt, tx.Now
-	source := j.Key.Source
+	a.Job, a.Lane, a.Generation, a.Owner, a.Start, a.End = j.ID, j.Lane, j.Generation, j.Owner, j.ClaimedAt, tx.Now
+	lane, err := tx.Lane(j.Lane)
+	if err != nil {
+		return err
+	}
+	source := lane.Source
+	a.traffic(lane, tx.count)
 	tx.count(source, MetricBytesUp, a.BytesUp)
 	tx.count(source, MetricBytesDown, a.BytesDown)
 	j.BytesUp += a.BytesUp

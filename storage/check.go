@@ -42,7 +42,7 @@ func (s *Store) Check() ([]Breach, error) {
 	}
 	defer s.segments.pin()()
 	err = s.View(func(tx *Tx) error {
-		c := &checker{tx: tx, files: s.segments, counts: map[delta]int64{}}
+		c := &checker{tx: tx, files: s.segments, counts: map[delta]int64{}, daysFrom: tx.daysFrom()}
 		for _, look := range []func(){
 			c.jobs, c.indexes, c.lanes, c.observations, c.events, c.outbox, c.keptPages,
 			c.sources, c.hosts, c.robots, c.meta, c.counters, // the last two judge what the others saw
@@ -91,12 +91,13 @@ func (s *Store) checkPages() (found []Breach, err error) {
 // checker looks at one snapshot. Each method looks at one bucket, or at those
 // that are read side by side.
 type checker struct {
-	tx      *Tx
-	files   *segments
-	counts  map[delta]int64       // recount of what counters should say; n of the key is 0
-	placed  [bucketCount]int      // jobs found at their place in an index
-	largest [sequenceCount]uint64 // ids seen
-	found   []Breach
+	tx       *Tx
+	files    *segments
+	counts   map[delta]int64       // recount of what counters should say; n of the key is 0
+	daysFrom string                // daily counts of days before it say nothing; "": all say something
+	placed   [bucketCount]int      // jobs found at their place in an index
+	largest  [sequenceCount]uint64 // ids seen
+	found    []Breach
 }
 
 func (c *checker) breach(id bucket, key []byte, format string, args ...any) {

@@ -122,7 +122,7 @@ func fillOutcomes(tx *Tx) error {
 		complete(jobRescued, 3, NewObservation{Key: "gone", Gone: true}, NewObservation{Key: "y", Data: []byte(`{"v":null}`), Missing: []string{"v"}}),
 		complete(jobComplete, 1, NewObservation{Key: "a", Data: []byte(`{}`)}),
 		complete(jobLater, 1, NewObservation{Key: "a", Data: []byte(`{"v":1}`)}),
-		tx.RetryJob(lease(jobRetryable), Attempt{Category: CategoryDNS, Reason: "no such host", BytesUp: 7}, tx.Now.Add(time.Hour)),
+		tx.RetryJob(lease(jobRetryable), Attempt{Category: CategoryDNS, Reason: "no such host", BytesUp: 7, Proxy: "home"}, tx.Now.Add(time.Hour)),
 		failed(jobFailed), failed(jobRequeued),
 		tx.ReleaseJob(lease(jobPending), Attempt{Category: CategoryReleased}),
 		tx.ReleaseJob(lease(jobCanceled), Attempt{Category: CategoryReleased}),

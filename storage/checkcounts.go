@@ -24,6 +24,29 @@ func (c *checker) recountJob(j *Job, list []Attempt) {
 		c.recount(source, MetricFailures+string(j.Category), 1)
 	}
 	j.tally(list, func(metric string, n int64) { c.recount(source, metric, n) })
+	for i := range list {
+		c.recountTraffic(j, &list[i])
+	}
+}
+
+// recountTraffic counts what an attempt moved, unless it is older than the
+// counters of that.
+func (c *checker) recountTraffic(j *Job, a *Attempt) {
+	if a.Lane == 0 {
+		return
+	}
+	lane, err := c.tx.Lane(a.Lane)
+	if err != nil || lane.Source != j.Key.Source {
+		if a.Lane != j.Lane { // that one is told with the job
+			c.breach(bucketAttempt, attemptKey(a.Job, a.Generation), "its job is of source %q, its lane %d of %q", j.Key.Source, a.Lane, lane.Source)
+		}
+		return
+	}
+	a.traffic(lane, func(source, metric string, n int64) {
+		if !dropped(metric, c.daysFrom) {
+			c.recount(source, metric, n)
+		}
+	})
 }
 
 // tally counts a job's attempts again as they were when they were saved: all
@@ -57,10 +80,30 @@ func (j *Job) tally(attempts []Attempt, count func(metric string, n int64)) {
 // Duplicates, unchanged records and stale commits leave nothing behind.
 func recountable(metric string) bool {
 	switch metric {
-	case MetricComplete, MetricAttempts, MetricRecovered, MetricAfterRecovery, MetricBytesUp, MetricBytesDown, MetricObservations:
+	case MetricComplete, MetricAttempts, MetricRecovered, MetricAfterRecovery, MetricBytesUp, MetricBytesDown, MetricBytesWasted, MetricObservations:
 		return true
 	}
-	return strings.HasPrefix(metric, MetricRetries) || strings.HasPrefix(metric, MetricFailures) || strings.HasPrefix(metric, metricState)
+	for _, prefix := range []string{MetricRetries, MetricFailures, metricState, MetricProxyUp, MetricProxyDown} {
+		if strings.HasPrefix(metric, prefix) {
+			return true
+		}
+	}
+	return recountableByDay(metric)
+}
+
+// recountableByDay is recountable of daily counts. Those of attempts are older
+// than what attempts tell of their day.
+func recountableByDay(metric string) bool {
+	rest, daily := strings.CutPrefix(metric, metricDay)
+	_, metric, _ = strings.Cut(rest, "/")
+	switch kind, _, named := strings.Cut(metric, "/"); {
+	case !daily:
+		return false
+	case named:
+		return metric == MetricComplete || slices.Contains([]string{MetricProxyUp, MetricProxyDown, metricHostUp, metricHostDown}, kind+"/")
+	default:
+		return metric == MetricBytesUp || metric == MetricBytesDown
+	}
 }
 
 // counters compares the counters with the recount. Of durations only the sum is
@@ -81,6 +124,7 @@ func (c *checker) counters() {
 		switch {
 		case n < 0:
 			c.breach(bucketCounter, k, "it says %d", n)
+		case dropped(d.metric, c.daysFrom): // of a clock that was set back, or Prune is about to delete it
 		case recountable(d.metric) && n != c.counts[d]+pruned:
 			c.breach(bucketCounter, k, "it says %d, a recount gives %d", n, c.counts[d]+pruned)
 		case strings.HasPrefix(d.metric, metricDuration):
@@ -113,6 +157,9 @@ func (c *checker) uncounted() {
 func (c *checker) meta() {
 	if v := c.tx.get(bucketMeta, schemaKey); !bytes.Equal(v, appendU32(nil, schema)) {
 		c.breach(bucketMeta, schemaKey, "it is not %d, the version of this layout", schema)
+	}
+	if from := c.tx.daysFrom(); from != "" && !isDay(from) {
+		c.breach(bucketMeta, daysKey, "it is not a day")
 	}
 	for s, name := range sequenceNames {
 		v := c.tx.get(bucketMeta, []byte(name))

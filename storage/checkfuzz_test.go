@@ -36,7 +36,7 @@ var undetectable = []struct {
 	{bucketMeta, "a sequence that jumped ahead has lost numbers and nothing else; names in meta may be of a newer version", func(e edit) bool {
 		return e.before == nil || e.after != nil && tailID(e.after) >= tailID(e.before)
 	}},
-	{bucketCounter, "duplicates, unchanged records and stale commits leave nothing to recount; nor do metrics of a newer version", func(e edit) bool {
+	{bucketCounter, "duplicates, unchanged records and stale commits leave nothing to recount; nor do attempts by day and metrics of a newer version", func(e edit) bool {
 		_, metric, _ := strings.Cut(string(e.key), "\x00")
 		return !recountable(metric) && !strings.HasPrefix(metric, metricDuration)
 	}},

@@ -51,7 +51,7 @@ func drawAttempt(t *rapid.T) Attempt {
 		Status: drawInt(t, "status"), ConnectStatus: drawInt(t, "connect"), ProxyCode: text.Draw(t, "code"),
 		BytesUp: rapid.Int64().Draw(t, "up"), BytesDown: rapid.Int64().Draw(t, "down"), FinalURL: text.Draw(t, "url"),
 		Endpoint: text.Draw(t, "endpoint"), Country: text.Draw(t, "country"), Session: text.Draw(t, "session"),
-		Step: text.Draw(t, "step"), Proxy: text.Draw(t, "proxy"),
+		Step: text.Draw(t, "step"), Proxy: text.Draw(t, "proxy"), Lane: LaneID(rapid.Uint32().Draw(t, "lane")),
 		ParserVersion: drawInt(t, "parser"), Records: drawInt(t, "records"), NextAt: drawTime(t, "next"),
 	}
 }

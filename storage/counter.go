@@ -19,6 +19,9 @@ const (
 	MetricStaleCommits  = "stale_commits"            // outcomes of workers that had lost their lease
 	MetricBytesUp       = "bytes_up"                 // on the wire, all attempts
 	MetricBytesDown     = "bytes_down"               //
+	MetricBytesWasted   = "bytes_wasted"             // both ways, of attempts that did not complete; since schema 3
+	MetricProxyUp       = "proxy_up/"                // + proxy: what of bytes_up went through it; since schema 3
+	MetricProxyDown     = "proxy_down/"              //
 	MetricObservations  = "observations"             // rows under this source now
 	MetricRetries       = "retries/"                 // + category: times it led to another attempt
 	MetricFailures      = "failures/"                // + category: jobs now failed for it
@@ -26,7 +29,9 @@ const (
 	MetricDelivered     = "delivered/"               // + sink, under source "": events it has acknowledged
 	metricDuration      = "duration/"                // + bucket: attempts whose duration fell into it
 	metricPruned        = "pruned/"                  // + metric: how much of it is of attempts that Prune deleted
-	metricDay           = "day/"                     // + day, "/" and metric: how much of it came on that day (UTC)
+	metricHostUp        = "host_up/"                 // + host: only by day, under source ""
+	metricHostDown      = "host_down/"               //
+	metricDay           = "day/"                     // + day, "/" and metric: how much of it came on that day (UTC); see daysKept
 )
 
 const (
@@ -39,9 +44,9 @@ const (
 	// trendDays is the length of the time that Trend compares with; a week
 	// holds a weekend and a start of the week.
 	trendDays = 7
-	// daysKept is how long daily counts are kept: what Trend reads, and a day
-	// for a clock that is set back.
-	daysKept = (2 + trendDays + 1) * day
+	// daysKept is how long daily counts are kept: what Trend reads, and until a
+	// month's bill of a proxy can be held against them.
+	daysKept = 35 * day
 )
 
 // count moves a counter; it is written when the group commits.
@@ -81,8 +86,12 @@ func (tx *Tx) flushCounters() error {
 type Counters map[string]int64
 
 // Counters reads a source's counters; a source never seen has none.
-func (tx *Tx) Counters(source string) Counters {
-	prefix := counterKey(source, "")
+func (tx *Tx) Counters(source string) Counters { return tx.countersUnder(source, "") }
+
+// countersUnder are the counters whose metric begins with a prefix, by the rest
+// of it.
+func (tx *Tx) countersUnder(source, metric string) Counters {
+	prefix := counterKey(source, metric)
 	counters := Counters{}
 	c := tx.bucket(bucketCounter).Cursor()
 	for k, v := c.Seek(prefix); strings.HasPrefix(string(k), string(prefix)); k, v = c.Next() {
@@ -107,9 +116,24 @@ func (c Counters) By(metric string) map[Category]int64 {
 	return by
 }
 
-// Trend is how much one of MetricAttempts, MetricDuplicates and
-// MetricStaleCommits grew today and yesterday (UTC), and in the seven days
-// before these.
+// ByDay is how much a metric that Trend knows grew on each day (UTC), by its
+// date such as "2026-04-23"; of days that are not there it did not, or they are
+// no longer kept.
+func (c Counters) ByDay(metric string) map[string]int64 {
+	by := map[string]int64{}
+	for name, n := range c {
+		if day, ok := strings.CutSuffix(name, "/"+metric); ok {
+			if day, ok = strings.CutPrefix(day, metricDay); ok {
+				by[day] = n
+			}
+		}
+	}
+	return by
+}
+
+// Trend is how much one of MetricAttempts, MetricComplete, MetricDuplicates,
+// MetricStaleCommits, MetricBytesUp and MetricBytesDown grew today and yesterday
+// (UTC), and in the seven days before these.
 func (c Counters) Trend(metric string, now time.Time) (recent, before int64) {
 	for i := range 2 {
 		recent += c[dayMetric(now.Add(-time.Duration(i)*day), metric)]

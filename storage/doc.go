@@ -20,6 +20,7 @@
 //	meta     name                                       value
 //	  ├ schema                                          u32, see migrate.go
 //	  ├ job, event, lane                                u64, last id handed out
+//	  ├ days                                            first day whose daily counts are kept, such as "2026-04-23"
 //	source   source name                                identity and rules as last accepted (JSON)
 //	lane     host 0 source, 0 country if there is one   lane id u32
 //	lanename lane id u32                                the same
@@ -69,7 +70,8 @@
 //   - A sequence is never behind a number in use, keys and lanes lead both
 //     ways, and every record is the bytes that it would be written as.
 //   - Counters equal a recount of the records and of what was pruned, but for
-//     duplicates, unchanged records and stale commits, which leave nothing behind.
+//     duplicates, unchanged records and stale commits, which leave nothing behind,
+//     for attempts by day, and for days before those kept.
 //   - Check tests each of these and says where it does not hold.
 //   - No credential ever reaches this package.
 //

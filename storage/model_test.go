@@ -90,6 +90,7 @@ func (m *model) spend(j *storage.Job, bytes int64) {
 	j.BytesDown += bytes
 	j.Spent += bytes
 	m.count(j.Key.Source, storage.MetricBytesDown, bytes)
+	m.count(j.Key.Source, storage.MetricBytesWasted, bytes)
 }
 
 // write is design.md §7 for one record.
@@ -292,6 +293,7 @@ func (x *machine) complete(t *rapid.T) {
 	j := x.m.job(l.Job)
 	x.m.burn(j, 10)
 	x.m.count(j.Key.Source, storage.MetricComplete, 1)
+	x.m.count(j.Key.Source, storage.MetricBytesWasted, -10)
 	if j.Recovered {
 		x.m.count(j.Key.Source, storage.MetricAfterRecovery, 1)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -228,6 +229,9 @@ func (tx *Tx) dropAttempts(j *Job, limit int) (int, error) {
 	}
 	j.tally(attempts, func(metric string, n int64) { tx.count(j.Key.Source, metricPruned+metric, n) })
 	for _, a := range attempts {
+		if err := tx.pruneTraffic(&a); err != nil {
+			return 0, err
+		}
 		if err := tx.remove(bucketAttempt, attemptKey(a.Job, a.Generation)); err != nil {
 			return 0, err
 		}
@@ -419,13 +423,17 @@ func (p *pruner) robots(before time.Time) error {
 	}, removeFrom(bucketRobots))
 }
 
-// days deletes the daily counts of days before a time.
+// days deletes the daily counts of days before a time, after it has written down
+// that they say nothing any more.
 func (p *pruner) days(before time.Time) error {
+	from := dayName(before)
+	if err := p.update(func(tx *Tx) error { return tx.dropDays(from) }); err != nil {
+		return err
+	}
 	n := 0
 	return p.sweep(bucketCounter, &n, func(_ *Tx, k, _ []byte) (verdict, error) {
-		_, metric, _ := bytes.Cut(k, []byte{0})
-		day, daily := bytes.CutPrefix(metric, []byte(metricDay))
-		if daily && string(day) < dayName(before) {
+		_, metric, _ := strings.Cut(string(k), "\x00")
+		if dropped(strings.TrimPrefix(metric, metricPruned), from) {
 			return drop, nil
 		}
 		return keep, nil

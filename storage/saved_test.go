@@ -37,6 +37,10 @@ func TestSavedStores(t *testing.T) {
 				t.Errorf("the store shows\n%s\nwant\n%s", got, want)
 			}
 			keep(t, s, "after the migration", []byte("<p>a page</p>"))
+			storagetest.Check(t, s)
+			if done := prune(t, s, storage.Retention{Attempts: time.Hour}); done.Attempts != 2 {
+				t.Errorf("pruned %+v", done)
+			}
 		})
 	}
 }
