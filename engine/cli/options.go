@@ -36,7 +36,7 @@ func engineOptions(c *config.Config, sources []*config.Source, log *slog.Logger)
 		},
 	}
 	for _, p := range c.Proxies {
-		opts.Proxies = append(opts.Proxies, engine.Proxy{Proxy: p.Proxy, Name: p.Name, Session: p.Session})
+		opts.Proxies = append(opts.Proxies, engine.Proxy{Proxy: p.Proxy, Name: p.Name, Session: p.Session, Budget: p.Budget})
 	}
 	for _, s := range sources {
 		opts.Sources = append(opts.Sources, engineSource(s))

@@ -72,6 +72,8 @@ type Host struct {
 type Proxy struct {
 	Name    string
 	Session time.Duration // how long one exit is kept; 0: a fresh one for each attempt
+	Budget  int64         // bytes a day (UTC), up and down; 0: no bound
+	Price   Price         // for cost figures only
 	Proxy   *proxy.Proxy
 }
 

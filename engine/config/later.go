@@ -2,7 +2,6 @@ package config
 
 import (
 	"net"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -72,24 +71,6 @@ func (l *loader) server(t *table) {
 	})
 	t.laterSecret("token")
 	t.done()
-}
-
-var (
-	budgetText = regexp.MustCompile(`^(.+)/day$`)
-	priceText  = regexp.MustCompile(`^[0-9]+(\.[0-9]+)? [A-Z]{3}/(GB|GiB)$`)
-)
-
-// proxyLater reads what a proxy will have.
-func (t *table) proxyLater() {
-	t.laterText("budget", `a size a day, such as "2GB/day"`, func(text string) bool {
-		m := budgetText.FindStringSubmatch(text)
-		if m == nil {
-			return false
-		}
-		size, err := parseSize(m[1])
-		return err == nil && size > 0
-	})
-	t.laterText("price", `a price such as "1.00 USD/GB"`, priceText.MatchString)
 }
 
 // sinkEvents are what a sink can ask for.

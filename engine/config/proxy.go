@@ -27,7 +27,8 @@ func (l *loader) proxy(t *table) Proxy {
 	t.loginTemplate("username_template", "{username}", &spec.UsernameTemplate)
 	t.loginTemplate("password_template", "{password}", &spec.PasswordTemplate)
 	t.session(&p.Session)
-	t.proxyLater()
+	t.budget(&p.Budget)
+	t.price(&p.Price)
 	t.done()
 	if len(l.errs) > before {
 		return p // what proxy.New would say follows from what was said
