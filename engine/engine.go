@@ -166,6 +166,9 @@ func (e *Engine) takeOver(ctx context.Context) error {
 				return err
 			}
 		}
+		for _, p := range e.opts.Proxies {
+			e.health.spend(p.Name, tx.ProxyTraffic(p.Name, tx.Now).Total(), tx.Now)
+		}
 		return e.restoreGates(tx)
 	})
 	if err != nil {

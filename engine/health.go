@@ -167,6 +167,14 @@ func (p *proxyHealth) country(name string) *countryHealth {
 	return c
 }
 
+// spend takes in what a proxy moved today before this process began.
+func (h *health) spend(name string, bytes int64, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := &h.proxies[name].budget
+	b.day, b.bytes = dayOf(now), bytes
+}
+
 // experience is what an attempt showed of its exit.
 type experience struct {
 	began, ended time.Time

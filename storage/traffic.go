@@ -11,6 +11,9 @@ type Traffic struct{ Up, Down int64 }
 // Total is both ways together.
 func (t Traffic) Total() int64 { return t.Up + t.Down }
 
+// Add is what both moved.
+func (t Traffic) Add(o Traffic) Traffic { return Traffic{t.Up + o.Up, t.Down + o.Down} }
+
 // traffic counts what an attempt of a lane's job moved, by day, host and proxy.
 // What went directly is counted under no proxy.
 func (a *Attempt) traffic(l Lane, count func(source, metric string, n int64)) {
@@ -77,9 +80,9 @@ func (c Counters) traffic(up, down string) map[string]Traffic {
 	by := map[string]Traffic{}
 	for metric, n := range c {
 		if name, ok := strings.CutPrefix(metric, up); ok {
-			by[name] = Traffic{by[name].Up + n, by[name].Down}
+			by[name] = by[name].Add(Traffic{Up: n})
 		} else if name, ok := strings.CutPrefix(metric, down); ok {
-			by[name] = Traffic{by[name].Up, by[name].Down + n}
+			by[name] = by[name].Add(Traffic{Down: n})
 		}
 	}
 	return by

@@ -38,8 +38,9 @@ var (
 
 // Service is every command that looks at a store or changes it.
 type Service interface {
-	// Status is the whole state of the store.
-	Status(ctx context.Context) (Status, error)
+	// Status is the whole state of the store, with an estimate of what that many
+	// more targets of each source would take; 0: without.
+	Status(ctx context.Context, estimate int64) (Status, error)
 	// Jobs calls fn with the jobs that match, oldest first. Error:
 	// ErrUnknownSource.
 	Jobs(ctx context.Context, f JobFilter, fn func(Job) error) error
@@ -206,6 +207,7 @@ type Status struct {
 	Sources    map[string]SourceStatus `json:"sources"`
 	Outbox     map[string]SinkStatus   `json:"outbox"`
 	Proxies    map[string]ProxyStatus  `json:"proxies"`
+	Hosts      map[string]Traffic      `json:"hosts"` // of jobs, by today's traffic (UTC): the 20 that moved most
 	Quarantine map[string]int64        `json:"quarantine"`
 	Warnings   []string                `json:"warnings"`
 	Run        *Owner                  `json:"run"` // the semel run that holds the store; null: none does
@@ -231,7 +233,11 @@ type SourceStatus struct {
 	StaleCommits           int64                      `json:"stale_commits"`
 	BytesUp                int64                      `json:"bytes_up"`
 	BytesDown              int64                      `json:"bytes_down"`
+	BytesWasted            int64                      `json:"bytes_wasted"` // both ways, of attempts that did not complete; since schema 3
 	BytesPerComplete       float64                    `json:"bytes_per_complete"`
+	Cost                   *Money                     `json:"cost"` // of all attempts, at today's prices; null: not known (see ProxyStatus)
+	CostPerComplete        *Money                     `json:"cost_per_complete"`
+	Estimate               *Estimate                  `json:"estimate,omitempty"` // where it was asked for
 	AttemptP50             int64                      `json:"attempt_p50_ms"`
 	AttemptP99             int64                      `json:"attempt_p99_ms"`
 	Retries                map[storage.Category]int64 `json:"retries"`
@@ -258,4 +264,10 @@ type ProxyStatus struct {
 	Endpoint    string     `json:"endpoint"`         // redacted
 	Paused      string     `json:"paused,omitempty"` // why; "": it is not
 	PausedUntil *time.Time `json:"paused_until,omitempty"`
+
+	Traffic           // of all attempts since schema 3
+	Today     Traffic `json:"today"`      // UTC
+	Budget    *int64  `json:"budget"`     // bytes a day, both ways; null: none
+	Cost      *Money  `json:"cost"`       // of all attempts, at today's price; null: it has none
+	CostToday *Money  `json:"cost_today"` //
 }

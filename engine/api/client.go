@@ -118,8 +118,12 @@ func (c *Client) hello(ctx context.Context) (Owner, error) {
 }
 
 // Status implements Service.
-func (c *Client) Status(ctx context.Context) (s Status, err error) {
-	err = c.value(ctx, http.MethodGet, "/v1/status", nil, &s)
+func (c *Client) Status(ctx context.Context, estimate int64) (s Status, err error) {
+	path := "/v1/status"
+	if estimate != 0 {
+		path += "?estimate=" + strconv.FormatInt(estimate, 10)
+	}
+	err = c.value(ctx, http.MethodGet, path, nil, &s)
 	return s, err
 }
 

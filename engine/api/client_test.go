@@ -76,7 +76,7 @@ func TestClientIsLocal(t *testing.T) {
 		both(t, func(s Service) (any, error) { return s.Job(t.Context(), ref) })
 	}
 	both(t, func(s Service) (any, error) {
-		status, err := s.Status(t.Context())
+		status, err := s.Status(t.Context(), 0)
 		status.Run = nil // who holds the store is the handler's to say
 		return status, err
 	})
@@ -186,7 +186,7 @@ func TestErrorsPass(t *testing.T) {
 // A panic is an error of the call, with its stack.
 func TestPanicPasses(t *testing.T) {
 	c := client(t, endpoint(func(*response, *http.Request) error { panic("oh no") }))
-	if _, err := c.Status(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "panic: oh no\n") {
+	if _, err := c.Status(t.Context(), 0); err == nil || !strings.HasPrefix(err.Error(), "panic: oh no\n") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -306,7 +306,7 @@ func TestCanceledCall(t *testing.T) {
 		<-asked
 		cancel(errBroken)
 	}()
-	if _, err := c.Status(ctx); !errors.Is(err, errBroken) {
+	if _, err := c.Status(ctx, 0); !errors.Is(err, errBroken) {
 		t.Errorf("got %v, want the cause", err)
 	}
 }
@@ -390,7 +390,7 @@ func TestStop(t *testing.T) {
 		}))
 		answer := make(chan error)
 		go func() {
-			_, err := c.Status(t.Context())
+			_, err := c.Status(t.Context(), 0)
 			answer <- err
 		}()
 		<-asked
@@ -406,7 +406,7 @@ func TestStop(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		if _, err := c.Status(t.Context()); !errors.Is(err, ErrCut) {
+		if _, err := c.Status(t.Context(), 0); !errors.Is(err, ErrCut) {
 			t.Errorf("a late call: %v", err)
 		}
 		if err := <-answer; !errors.Is(err, ErrCut) {
@@ -437,7 +437,7 @@ func TestPausedProxy(t *testing.T) {
 	}
 	until := time.Date(2026, 4, 23, 15, 0, 0, 0, time.UTC)
 	l.Engine = pauses{"home": engine.Pause{Reason: "the proxy answered 407", Until: until}}
-	s, err := client(t, NewHandler(l, "")).Status(t.Context())
+	s, err := client(t, NewHandler(l, "")).Status(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

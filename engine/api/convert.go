@@ -98,7 +98,7 @@ func newSourceStatus(c storage.Counters) SourceStatus {
 		Recovered: c[storage.MetricRecovered], CompletedAfterRecovery: c[storage.MetricAfterRecovery],
 		DuplicatesRejected: c[storage.MetricDuplicates], Unchanged: c[storage.MetricUnchanged],
 		StaleCommits: c[storage.MetricStaleCommits],
-		BytesUp:      c[storage.MetricBytesUp], BytesDown: c[storage.MetricBytesDown],
+		BytesUp:      c[storage.MetricBytesUp], BytesDown: c[storage.MetricBytesDown], BytesWasted: c[storage.MetricBytesWasted],
 		AttemptP50: c.DurationQuantile(0.5).Milliseconds(), AttemptP99: c.DurationQuantile(0.99).Milliseconds(),
 		Retries: c.By(storage.MetricRetries), Failures: c.By(storage.MetricFailures),
 	}

@@ -233,7 +233,11 @@ func (h *handler) readyz(w *response, _ *http.Request) error {
 }
 
 func (h *handler) status(w *response, r *http.Request) error {
-	s, err := h.local.Status(r.Context())
+	estimate, err := parseEstimate(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	s, err := h.local.Status(r.Context(), estimate)
 	if err != nil {
 		return err
 	}
@@ -347,6 +351,19 @@ func parseFilter(query url.Values) (f JobFilter, err error) {
 		}
 	}
 	return f, nil
+}
+
+// parseEstimate reads of how many targets an estimate is wanted; 0: of none.
+func parseEstimate(query url.Values) (n int64, err error) {
+	for name, values := range query {
+		if name != "estimate" {
+			return 0, unknownParameter(name)
+		}
+		if n, err = strconv.ParseInt(values[0], 10, 64); err != nil || n < 1 {
+			return 0, fmt.Errorf("%w: estimate is a number of at least 1 (got %q)", ErrBadRequest, values[0])
+		}
+	}
+	return n, nil
 }
 
 func unknownParameter(name string) error {

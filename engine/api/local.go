@@ -198,10 +198,10 @@ func (r *ExportResult) add(window time.Time) {
 }
 
 // Status implements Service.
-func (l *Local) Status(context.Context) (Status, error) {
+func (l *Local) Status(_ context.Context, estimate int64) (Status, error) {
 	s := Status{
 		Sources: map[string]SourceStatus{}, Outbox: map[string]SinkStatus{},
-		Proxies: map[string]ProxyStatus{}, Quarantine: map[string]int64{}, Warnings: []string{},
+		Proxies: map[string]ProxyStatus{}, Hosts: map[string]Traffic{}, Quarantine: map[string]int64{}, Warnings: []string{},
 	}
 	l.addEngine(&s)
 	err := l.Store.View(func(tx *storage.Tx) error {
@@ -217,11 +217,16 @@ func (l *Local) Status(context.Context) (Status, error) {
 			names = append(names, l.Config.Sources[i].Name)
 		}
 		slices.Sort(names)
+		through := map[string]storage.Traffic{}
 		for _, name := range slices.Compact(names) {
 			counters := tx.Counters(name)
-			s.Sources[name] = newSourceStatus(counters)
+			s.Sources[name] = l.sourceStatus(counters, estimate)
 			s.Warnings = append(s.Warnings, l.warnings(name, counters, tx.Now)...)
+			for proxy, n := range counters.Proxies() {
+				through[proxy] = through[proxy].Add(n)
+			}
 		}
+		l.addTraffic(&s, through, tx.DayTraffic(tx.Now))
 		pending, err := tx.PendingBySink()
 		for sink, n := range pending {
 			s.Outbox[sink] = SinkStatus{Pending: n}
@@ -240,6 +245,17 @@ var pauseHints = map[engine.PauseKind]string{
 	engine.PauseOutage:  "check the network and the gateway's address",
 	engine.PauseBudget:  "raise its budget, or wait for tomorrow (UTC)",
 	engine.PauseExit:    "the provider has no exit there now; another proxy in the source's list would be used",
+}
+
+// sourceStatus is a source's status by its counters.
+func (l *Local) sourceStatus(c storage.Counters, estimate int64) SourceStatus {
+	s := newSourceStatus(c)
+	spent := costOf(l.Config, c.Proxies())
+	s.Cost, s.CostPerComplete = spent.money(), spent.times(1, c[storage.MetricComplete])
+	if estimate > 0 {
+		s.Estimate = newEstimate(l.Config, c, estimate)
+	}
+	return s
 }
 
 // addEngine adds the configured proxies, and a warning for each that is paused

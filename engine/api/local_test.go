@@ -316,7 +316,7 @@ func TestStatus(t *testing.T) {
 	work(t, l, 1, failAs(storage.CategoryNotFound))
 	enqueue(t, l, "gone", 0, 2)
 	update(t, l, func(tx *storage.Tx) error { return tx.PutSource(storage.Source{Name: "gone"}) })
-	s, err := l.Status(t.Context())
+	s, err := l.Status(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +364,7 @@ func (fullDisk) FullSince() time.Time { return time.Date(2026, 5, 1, 3, 0, 0, 0,
 func TestStatusOfAFullDisk(t *testing.T) {
 	l := local(t)
 	l.Engine = fullDisk{}
-	s, err := l.Status(t.Context())
+	s, err := l.Status(t.Context(), 0)
 	if err != nil || len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "no room since 2026-05-01T03:00:00Z") {
 		t.Errorf("%q, %v", s.Warnings, err)
 	}

@@ -52,7 +52,7 @@ func TestDial(t *testing.T) {
 		if err != nil || owner.Name != "me" {
 			t.Fatalf("%s: %+v, %v", name, owner, err)
 		}
-		if _, err := c.Status(t.Context()); err != nil {
+		if _, err := c.Status(t.Context(), 0); err != nil {
 			t.Error(err)
 		}
 		if err := c.Close(); err != nil {

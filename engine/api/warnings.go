@@ -22,6 +22,9 @@ const (
 	trendShare = 0.01
 	// trendRise over the week before is rising, and no noise between days.
 	trendRise = 2
+	// bytesRise is what pages of one site do not do to each other by chance: a
+	// job that takes so many times the bytes is a fault or another site.
+	bytesRise = 3
 )
 
 // warnings are what the owner of a source should look at, each with its likely
@@ -34,6 +37,7 @@ func (l *Local) warnings(name string, c storage.Counters, now time.Time) []strin
 		leaseWarning(src, l.Config.Engine.Lease, c.DurationQuantile(0.99)),
 		staleWarning(trendOf(c, storage.MetricStaleCommits, now)),
 		duplicateWarning(src, trendOf(c, storage.MetricDuplicates, now)),
+		bytesWarning(c, now),
 	} {
 		if text != "" {
 			list = append(list, "source "+name+": "+text)
@@ -117,4 +121,30 @@ func duplicateWarning(src *config.Source, t trend) string {
 		cause = `with write = "insert" only the first window of a key stays: if later ones should count, use write = "upsert"`
 	}
 	return fmt.Sprintf("%d rows since yesterday were rejected as duplicates (%.1f for 100 attempts, %.1f in the week before: rising): %s", t.n, 100*t.recent, 100*t.before, cause)
+}
+
+// bytesWarning is for jobs that take more bytes than they did, which somebody
+// pays for. Where nothing completes there is nothing to compare.
+func bytesWarning(c storage.Counters, now time.Time) string {
+	jobs, jobsBefore := c.Trend(storage.MetricComplete, now)
+	if jobs < dayJobs || jobsBefore < dayJobs {
+		return ""
+	}
+	each := func(metrics ...string) (recent, before float64) {
+		for _, metric := range metrics {
+			n, nBefore := c.Trend(metric, now)
+			recent += float64(n) / float64(jobs)
+			before += float64(nBefore) / float64(jobsBefore)
+		}
+		return recent, before
+	}
+	bytes, bytesBefore := each(storage.MetricBytesUp, storage.MetricBytesDown)
+	if bytes < bytesRise*bytesBefore {
+		return ""
+	}
+	cause := "pages are larger, or other ones: look at one with semel try"
+	if attempts, attemptsBefore := each(storage.MetricAttempts); attempts >= trendRise*attemptsBefore {
+		cause = fmt.Sprintf("jobs take %.1f attempts, before %.1f: look at the retries by category", attempts, attemptsBefore)
+	}
+	return fmt.Sprintf("a complete job takes %.0f bytes since yesterday, in the week before %.0f: %s", bytes, bytesBefore, cause)
 }

@@ -27,6 +27,18 @@ func daily(metric string, today, weekAgo int64) storage.Counters {
 	}
 }
 
+// taken are counters by day of jobs that completed, with the bytes and attempts
+// that all of them took: today, and a week ago.
+func taken(today, weekAgo [3]int64) storage.Counters {
+	c := storage.Counters{}
+	for day, n := range map[string][3]int64{"2026-04-23": today, "2026-04-16": weekAgo} {
+		c["day/"+day+"/attempts/complete"] = n[0]
+		c["day/"+day+"/bytes_up"], c["day/"+day+"/bytes_down"] = n[1]/10, n[1]-n[1]/10
+		c["day/"+day+"/attempts/counted"] = n[2]
+	}
+	return c
+}
+
 // Trouble is told with its likely cause, and only when there is some. The lease
 // is a minute.
 func TestWarnings(t *testing.T) {
@@ -61,6 +73,11 @@ func TestWarnings(t *testing.T) {
 		{"few duplicates", shop, daily(duplicates, 4, 0), ""},
 		{"duplicates rise", shop, daily(duplicates, 40, 20), "40 rows since yesterday were rejected as duplicates (4.0 for 100 attempts, 2.0 in the week before: rising): two targets bring rows of one key"},
 		{"duplicates as ever", shop, daily(duplicates, 40, 21), ""},
+		{"jobs take as many bytes", shop, taken([3]int64{10, 2999, 10}, [3]int64{100, 10_000, 100}), ""},
+		{"jobs take three times the bytes", shop, taken([3]int64{10, 3000, 10}, [3]int64{100, 10_000, 100}), "a complete job takes 300 bytes since yesterday, in the week before 100: pages are larger, or other ones"},
+		{"by attempts", shop, taken([3]int64{10, 3000, 25}, [3]int64{100, 10_000, 120}), "jobs take 2.5 attempts, before 1.2: look at the retries"},
+		{"too few jobs to tell", shop, taken([3]int64{9, 9000, 9}, [3]int64{100, 10_000, 100}), ""},
+		{"too few jobs before", shop, taken([3]int64{100, 90_000, 100}, [3]int64{9, 900, 9}), ""},
 		{"duplicates of insert", insert, daily(duplicates, 40, 0), `with write = "insert" only the first window`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -106,7 +123,7 @@ func TestStatusWarns(t *testing.T) {
 			return nil
 		})
 	}
-	s, err := l.Status(t.Context())
+	s, err := l.Status(t.Context(), 0)
 	if err != nil || len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "source shop: 5 outcomes since yesterday came after their lease") {
 		t.Errorf("warnings %q, %v", s.Warnings, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,23 +15,37 @@ import (
 )
 
 func (a *app) statusCommand() *cobra.Command {
-	return a.command(&cobra.Command{
-		Use:   "status",
-		Short: "Show how each source stands",
-		Long: `Show for each source its jobs by state, progress, attempts and bytes per complete
-job, recovered leases, how long attempts take beside the lease and the timeout,
-retries and failures by category, and warnings with their likely cause. While
-semel run goes on, also which proxies are paused, why and until when.
+	var estimate int64
+	cmd := a.command(&cobra.Command{
+		Use:   "status [--estimate N]",
+		Short: "Show how each source stands, and what more of it would cost",
+		Long: `Show for each source its jobs by state, progress, attempts (the retry
+multiplier), bytes and cost per complete job, recovered leases, how long attempts
+take beside the lease and the timeout, retries and failures by category, and
+warnings with their likely cause; for each proxy what went through it today (UTC)
+and in all, beside its budget and price. While semel run goes on, also which
+proxies are paused, why and until when.
+
+With --estimate, also the bytes, the cost and the days of budget that N more
+targets of each source would take if they are like those before, retries and
+failures included. The range is that of the best and the worst of the last days.
 
 ` + exits(exitDone, exitUsage, exitConfig, exitStore, exitUnreadable),
-		Example: "  semel status\n  semel status --json | jq .sources.catalog.failed",
+		Example: "  semel status\n  semel status --estimate 10000\n  semel status --json | jq .sources.catalog.failed",
 		Args:    exactArgs(),
-	}, func(ctx context.Context, _ []string) error { return a.reading(ctx, a.status(ctx)) })
+	}, func(ctx context.Context, _ []string) error {
+		if estimate < 0 {
+			return usage("leave it out for no estimate", "--estimate must be at least 0 (got %d)", estimate)
+		}
+		return a.reading(ctx, a.status(ctx, estimate))
+	})
+	cmd.Flags().Int64Var(&estimate, "estimate", 0, "what `N` more targets of each source would take (default none)")
+	return cmd
 }
 
-func (a *app) status(ctx context.Context) func(*config.Config, api.Service) error {
+func (a *app) status(ctx context.Context, estimate int64) func(*config.Config, api.Service) error {
 	return func(c *config.Config, service api.Service) error {
-		s, err := service.Status(ctx)
+		s, err := service.Status(ctx, estimate)
 		if err != nil {
 			return err
 		}
@@ -60,7 +75,11 @@ func (a *app) statusText(c *config.Config, s api.Status) {
 		a.printf("proxies\n")
 		for _, name := range slices.Sorted(maps.Keys(s.Proxies)) {
 			a.row(name, "%s", proxyText(s.Proxies[name]))
+			a.row("", "%s", spentText(s.Proxies[name]))
 		}
+	}
+	if len(s.Hosts) > 1 {
+		a.printf("busiest hosts today: %s\n", hostsText(&s))
 	}
 	for _, w := range s.Warnings {
 		a.printf("warning: %s\n", plain(w))
@@ -75,21 +94,93 @@ func proxyText(p api.ProxyStatus) string {
 	return fmt.Sprintf("%s, paused until %s: %s", plain(p.Endpoint), timeText(p.PausedUntil), plain(p.Paused))
 }
 
+// spentText is what went through a proxy.
+func spentText(p api.ProxyStatus) string {
+	text := fmt.Sprintf("today %s up, %s down", bytesText(p.Today.BytesUp), bytesText(p.Today.BytesDown))
+	if p.Budget != nil {
+		text += fmt.Sprintf(" (%s of the budget of %s)", share(p.Today.Total(), *p.Budget), bytesText(*p.Budget))
+	}
+	if p.CostToday != nil {
+		text += fmt.Sprintf(", %s", p.CostToday)
+	}
+	text += "; in all " + bytesText(p.Total())
+	if p.Cost != nil {
+		text += fmt.Sprintf(", %s", p.Cost)
+	}
+	return text
+}
+
+// shownHosts is how many hosts make a line: the rest is in the JSON.
+const shownHosts = 5
+
+func hostsText(s *api.Status) string {
+	names := s.BusiestHosts()
+	parts := make([]string, min(len(names), shownHosts))
+	for i := range parts {
+		parts[i] = plain(names[i]) + " " + bytesText(s.Hosts[names[i]].Total())
+	}
+	return strings.Join(parts, ", ")
+}
+
+// wastedText is which share of the traffic came to nothing.
+func wastedText(s api.SourceStatus) string {
+	if s.BytesWasted == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %s in attempts that did not complete", share(s.BytesWasted, s.BytesUp+s.BytesDown))
+}
+
+// share is n of a whole, which is not 0, in percent.
+func share(n, whole int64) string { return fmt.Sprintf("%.1f%%", 100*float64(n)/float64(whole)) }
+
+func estimateText(e *api.Estimate) string {
+	if e.Jobs == 0 {
+		return fmt.Sprintf("%s: nothing to go by, since no job has completed", count(e.Targets, "more target"))
+	}
+	text := fmt.Sprintf("%s: %s", count(e.Targets, "more target"), bytesText(e.Bytes))
+	if e.BytesHigh > 0 {
+		text += fmt.Sprintf(" (%s to %s)", bytesText(e.BytesLow), bytesText(e.BytesHigh))
+	}
+	if e.Cost != nil {
+		text += fmt.Sprintf(", %s", e.Cost)
+	}
+	if e.CostHigh != nil {
+		text += fmt.Sprintf(" (%s to %s)", e.CostLow, e.CostHigh)
+	}
+	if e.Days > 0 {
+		text += ", " + count(e.Days, "day") + " of budget"
+	}
+	text += ", by " + count(e.Jobs, "complete job")
+	if e.Thin {
+		text += ": few to go by"
+	}
+	return text
+}
+
 // sourceText leaves out rows in which nothing happened.
 func (a *app) sourceText(c *config.Config, name string, s api.SourceStatus) {
-	total := s.Total()
-	if total == 0 {
+	if total := s.Total(); total > 0 {
+		a.printf("source %s: %d%% of %s ended\n", name, (s.Complete+s.Failed)*100/total, count(total, "job"))
+		a.historyText(c, name, s)
+	} else {
 		a.printf("source %s: no jobs yet\n", name)
-		return
 	}
-	done := s.Complete + s.Failed
-	a.printf("source %s: %d%% of %s ended\n", name, done*100/total, count(total, "job"))
+	if s.Estimate != nil {
+		a.row("estimate", "%s", estimateText(s.Estimate))
+	}
+}
+
+func (a *app) historyText(c *config.Config, name string, s api.SourceStatus) {
 	a.row("jobs", "%d pending, %d running, %d retryable, %d complete, %d failed", s.Pending, s.Running, s.Retryable, s.Complete, s.Failed)
-	a.row("attempts", "%d%s", s.Attempts, per(s.Complete, ", %.2f per complete job", s.AttemptsPerComplete))
+	a.row("attempts", "%d%s", s.Attempts, per(s.Complete, ", %.2f per complete job (the retry multiplier)", s.AttemptsPerComplete))
 	if s.AttemptP99 > 0 {
 		a.row("time", "%s", attemptTimes(c, name, s))
 	}
-	a.row("traffic", "%s up, %s down%s", bytesText(s.BytesUp), bytesText(s.BytesDown), per(s.Complete, ", %s per complete job", bytesText(int64(s.BytesPerComplete))))
+	a.row("traffic", "%s up, %s down%s%s", bytesText(s.BytesUp), bytesText(s.BytesDown),
+		per(s.Complete, ", %s per complete job", bytesText(int64(s.BytesPerComplete))), wastedText(s))
+	if s.Cost != nil {
+		a.row("cost", "%s%s", s.Cost, per(s.Complete, ", %s per complete job", s.CostPerComplete))
+	}
 	a.row("rows", "%s, %d unchanged, %d duplicates rejected", count(s.Observations, "observation"), s.Unchanged, s.DuplicatesRejected)
 	if s.Recovered+s.CompletedAfterRecovery+s.StaleCommits > 0 {
 		a.row("recovery", "%s taken back, %s completed after that, %s dropped",

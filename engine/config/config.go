@@ -149,6 +149,16 @@ func (s *Source) RequestHeader() http.Header {
 	return h
 }
 
+// Proxy finds a proxy by name, nil if there is none.
+func (c *Config) Proxy(name string) *Proxy {
+	for i := range c.Proxies {
+		if c.Proxies[i].Name == name {
+			return &c.Proxies[i]
+		}
+	}
+	return nil
+}
+
 // Source finds a source by name, nil if there is none.
 func (c *Config) Source(name string) *Source {
 	for i := range c.Sources {
