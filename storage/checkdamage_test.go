@@ -187,6 +187,16 @@ var jobDamage = []damage{
 	{"complete at another time", changeJob(jobComplete, func(j *Job) { j.Updated = noTime }), []Breach{
 		{"job", idKey(jobComplete), "it is complete, and no attempt completed then"},
 	}},
+	{"a step sent and never claimed", changeJob(jobRunning, func(j *Job) { j.Sent, j.Generation = "pay", 0 }), []Breach{
+		{"job", idKey(jobRunning), "it runs and was never claimed"},
+		{"job", idKey(jobRunning), "it may have sent a step and was never claimed"},
+	}},
+	{"a step sent and to be tried again", changeJob(jobRetryable, func(j *Job) { j.Sent = "pay" }), []Breach{
+		{"job", idKey(jobRetryable), "it is to be tried again and may have sent a step that must not be repeated"},
+	}},
+	{"a step sent and complete", changeJob(jobComplete, func(j *Job) { j.Sent = "pay" }), []Breach{
+		{"job", idKey(jobComplete), "it is complete and has a step that may have been sent"},
+	}},
 	{"generation too low", changeJob(jobRetryable, func(j *Job) { j.Generation = 1 }), []Breach{
 		{"attempt", attemptKey(jobRetryable, 2), "generation 2, job 1 has ended 1 and forgotten 0"},
 	}},

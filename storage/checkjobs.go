@@ -65,6 +65,9 @@ func jobRules(j *Job) []rule {
 		{(running || j.State == StateComplete) && blamed, "it is " + string(j.State) + " and has a reason to fail"},
 		{j.Category != "" && !j.Category.Known(), "its category is unknown: " + string(j.Category)},
 		{j.FirstClaim.IsZero() && (running || j.Tries > 0), "it was claimed, and its first claim has no time"},
+		{j.Sent != "" && j.Generation == 0, "it may have sent a step and was never claimed"},
+		{j.Sent != "" && j.State == StateRetryable, "it is to be tried again and may have sent a step that must not be repeated"},
+		{j.Sent != "" && j.State == StateComplete, "it is complete and has a step that may have been sent"},
 		{j.Forgotten > j.Generation, "it has forgotten more attempts than it had"},
 		{j.Window.Nanosecond() != 0, "its window does not begin with a second"},
 	}

@@ -94,7 +94,7 @@ type Job struct {
 
 	Forgotten uint32 // attempts up to this number are pruned; 0: none
 
-	Sent string // step that must not be repeated and may have been sent since a person last retried the job; "" none
+	Sent string // step that must not be repeated and may have been sent (MarkSent) since a person last retried the job; "" none, and once complete
 }
 
 // jobVersion 2 added Forgotten, and is sealed; 3 added Sent.

@@ -264,6 +264,7 @@ func TestLateWorker(t *testing.T) {
 			"retry":   func(tx *storage.Tx) error { return tx.RetryJob(late, storage.Attempt{}, tx.Now) },
 			"fail":    func(tx *storage.Tx) error { return tx.FailJob(late, storage.Attempt{}, storage.Failure{}) },
 			"release": func(tx *storage.Tx) error { return tx.ReleaseJob(late, storage.Attempt{}) },
+			"mark":    func(tx *storage.Tx) error { return tx.MarkSent(late, "pay") },
 		} {
 			update(t, s, func(tx *storage.Tx) error {
 				wantError(t, fn(tx), storage.ErrLeaseLost)
@@ -282,7 +283,7 @@ func TestLateWorker(t *testing.T) {
 			return nil
 		})
 		c := counters(t, s, "s")
-		if c[storage.MetricStaleCommits] != 4 || c[storage.MetricRecovered] != 1 || len(observations(t, s, "s")) != 0 {
+		if c[storage.MetricStaleCommits] != 5 || c[storage.MetricRecovered] != 1 || len(observations(t, s, "s")) != 0 {
 			t.Errorf("counters %v", c)
 		}
 		update(t, s, func(tx *storage.Tx) error {

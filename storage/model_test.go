@@ -297,7 +297,7 @@ func (x *machine) complete(t *rapid.T) {
 	if j.Recovered {
 		x.m.count(j.Key.Source, storage.MetricAfterRecovery, 1)
 	}
-	j.Rescues = 0
+	j.Rescues, j.Sent = 0, ""
 	x.m.set(j, storage.StateComplete, "")
 	for _, r := range c.Records {
 		x.m.write(j, r.Key, version, string(r.Data), x.mode, modelSinks)
@@ -309,8 +309,15 @@ func (x *machine) retry(t *rapid.T) {
 	l := x.lease(t)
 	due := time.Now().UTC().Add(time.Duration(rapid.IntRange(-5, 60).Draw(t, "delay s")) * time.Second).Truncate(time.Microsecond)
 	a := storage.Attempt{Category: storage.CategoryReadTimeout, BytesDown: 3}
-	if x.outcome(l, func(tx *storage.Tx) error { return tx.RetryJob(l, a, due) }) {
+	retry := func(tx *storage.Tx) error {
+		if err := tx.MarkSent(l, ""); err != nil { // a job with a mark is not repeated
+			return err
+		}
+		return tx.RetryJob(l, a, due)
+	}
+	if x.outcome(l, retry) {
 		j := x.m.job(l.Job)
+		j.Sent = ""
 		x.m.burn(j, 3)
 		x.m.count(j.Key.Source, storage.MetricRetries+"read_timeout", 1)
 		x.m.set(j, storage.StateRetryable, storage.CategoryReadTimeout)
@@ -318,6 +325,14 @@ func (x *machine) retry(t *rapid.T) {
 		if now := time.Now().UTC().Truncate(time.Microsecond); due.Before(now) {
 			j.NextAt = now
 		}
+	}
+}
+
+func (x *machine) mark(t *rapid.T) {
+	l := x.lease(t)
+	step := rapid.SampledFrom([]string{"pay", "confirm", ""}).Draw(t, "step")
+	if x.outcome(l, func(tx *storage.Tx) error { return tx.MarkSent(l, step) }) {
+		x.m.job(l.Job).Sent = step
 	}
 }
 
@@ -453,7 +468,7 @@ func (x *machine) requeue(t *rapid.T) {
 		return err
 	})
 	if j != nil {
-		j.Tries, j.Spent, j.Rescues = 0, 0, 0
+		j.Tries, j.Spent, j.Rescues, j.Sent = 0, 0, 0, ""
 		x.m.set(j, storage.StatePending, j.Category)
 	}
 }
@@ -574,7 +589,7 @@ func (x *machine) run() {
 		}
 	}()
 	x.t.Repeat(map[string]func(*rapid.T){
-		"enqueue": x.enqueue, "claim": x.claim, "renew": x.renew, "complete": x.complete, "retry": x.retry,
+		"enqueue": x.enqueue, "claim": x.claim, "renew": x.renew, "mark": x.mark, "complete": x.complete, "retry": x.retry,
 		"fail": x.fail, "release": x.release, "rescue": x.rescue, "promote": x.promote, "cancel": x.cancel,
 		"requeue": x.requeue, "undone": x.undone, "reopen": x.reopen,
 		"enqueue more": x.enqueue, "claim more": x.claim,

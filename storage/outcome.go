@@ -1,6 +1,9 @@
 package storage
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Completion is what an attempt that succeeded commits.
 type Completion struct {
@@ -34,7 +37,7 @@ func (tx *Tx) CompleteJob(l Lease, c Completion) (Completed, error) {
 	}
 	err = tx.move(j, verbComplete, func(j *Job) {
 		endLease(j)
-		j.Rescues, j.Category, j.Reason = 0, "", ""
+		j.Rescues, j.Category, j.Reason, j.Sent = 0, "", "", ""
 	})
 	if err != nil {
 		return done, err
@@ -51,11 +54,15 @@ func (tx *Tx) CompleteJob(l Lease, c Completion) (Completed, error) {
 
 // RetryJob ends an attempt that failed in a way that may be repeated: the job
 // waits until due; a time that has passed stands for now. a.Category must be
-// set. Errors: ErrLeaseLost, ErrNotFound.
+// set. Errors: ErrLeaseLost, ErrNotFound, ErrTransition (a step that must not
+// be repeated may have been sent).
 func (tx *Tx) RetryJob(l Lease, a Attempt, due time.Time) error {
 	j, err := tx.fence(l)
 	if err != nil {
 		return err
+	}
+	if j.Sent != "" {
+		return fmt.Errorf("%s of job %s, which may have sent step %s: %w", verbRetry, j.Key, j.Sent, ErrTransition)
 	}
 	if due.Before(tx.Now) { // one before 1970 would sort behind all others, for ever
 		due = tx.Now
@@ -118,4 +125,16 @@ func (tx *Tx) ReleaseJob(l Lease, a Attempt) error {
 		}
 		j.Category, j.Reason = a.Category, a.Reason
 	})
+}
+
+// MarkSent notes, before it happens, that a running job sends a step which must
+// not be repeated, so that whoever finds the job after a crash knows that the
+// step may have been sent. With step "" it takes the mark back: the step is
+// known not to have been sent. Errors: ErrLeaseLost, ErrNotFound.
+func (tx *Tx) MarkSent(l Lease, step string) error {
+	j, err := tx.fence(l)
+	if err != nil {
+		return err
+	}
+	return tx.move(j, verbMark, func(j *Job) { j.Sent = step })
 }

@@ -11,6 +11,7 @@ type verb string
 const (
 	verbClaim    verb = "claim"
 	verbRenew    verb = "renew"
+	verbMark     verb = "mark"
 	verbComplete verb = "complete"
 	verbRetry    verb = "reschedule"
 	verbFail     verb = "fail"
@@ -31,6 +32,7 @@ var transitions = map[verb]struct {
 }{
 	verbClaim:    {[]JobState{StatePending}, StateRunning},                // a free worker takes it: generation + 1, a lease
 	verbRenew:    {[]JobState{StateRunning}, StateRunning},                // its worker is healthy: the lease ends later
+	verbMark:     {[]JobState{StateRunning}, StateRunning},                // a step that must not be repeated is about to be sent, or was not
 	verbComplete: {[]JobState{StateRunning}, StateComplete},               // the observation is committed with it
 	verbRetry:    {[]JobState{StateRunning}, StateRetryable},              // the attempt failed and repeating is safe
 	verbFail:     {[]JobState{StateRunning}, StateFailed},                 // repeating would not help, or a limit is reached
@@ -111,8 +113,8 @@ func (tx *Tx) CancelJob(id uint64, sinks []Subscription) (*Job, error) {
 	return j, tx.emitJob(EventJobFailed, j, sinks)
 }
 
-// RequeueJob sends a failed job back to pending, its limits counted anew, for
-// a person. Errors: ErrNotFound, ErrTransition (it has not failed).
+// RequeueJob sends a failed job back to pending, its limits counted anew and
+// its mark (MarkSent) taken back, for a person. Errors: ErrNotFound, ErrTransition (it has not failed).
 func (tx *Tx) RequeueJob(id uint64) (*Job, error) {
 	j, err := tx.Job(id)
 	if err != nil {
@@ -120,7 +122,7 @@ func (tx *Tx) RequeueJob(id uint64) (*Job, error) {
 	}
 	err = tx.move(j, verbRequeue, func(j *Job) {
 		j.Tries, j.Spent, j.Rescues = 0, 0, 0
-		j.FirstClaim = noTime
+		j.FirstClaim, j.Sent = noTime, ""
 	})
 	return j, err
 }

@@ -56,6 +56,7 @@ func TestTransitions(t *testing.T) {
 	arrows := map[arrow]JobState{
 		{verbClaim, StatePending}:     StateRunning,
 		{verbRenew, StateRunning}:     StateRunning,
+		{verbMark, StateRunning}:      StateRunning,
 		{verbComplete, StateRunning}:  StateComplete,
 		{verbRetry, StateRunning}:     StateRetryable,
 		{verbFail, StateRunning}:      StateFailed,
@@ -68,7 +69,7 @@ func TestTransitions(t *testing.T) {
 		{verbRequeue, StateFailed}:    StatePending,
 	}
 	verbs := []verb{
-		verbClaim, verbRenew, verbComplete, verbRetry, verbFail, verbRelease,
+		verbClaim, verbRenew, verbMark, verbComplete, verbRetry, verbFail, verbRelease,
 		verbRescue, verbAbandon, verbPromote, verbCancel, verbRequeue,
 	}
 	if len(verbs) != len(transitions) {
@@ -160,6 +161,7 @@ func TestVerbsThroughTheDoor(t *testing.T) {
 			return tx.FailJob(lease(j), Attempt{Category: CategoryTLS}, Failure{Category: CategoryTLS})
 		}, ErrLeaseLost},
 		"release": {[]JobState{StateRunning}, func(tx *Tx, j *Job) error { return tx.ReleaseJob(lease(j), Attempt{}) }, ErrLeaseLost},
+		"mark":    {[]JobState{StateRunning}, func(tx *Tx, j *Job) error { return tx.MarkSent(lease(j), "pay") }, ErrLeaseLost},
 		"cancel": {[]JobState{StatePending, StateRetryable}, func(tx *Tx, j *Job) error {
 			_, err := tx.CancelJob(j.ID, nil)
 			return err
@@ -186,6 +188,54 @@ func TestVerbsThroughTheDoor(t *testing.T) {
 				wantClean(t, s)
 			})
 		}
+	}
+}
+
+// TestMarkOutlivesTheLease: a step that may have been sent is known to whoever
+// claims the job next, whichever way the lease ended; only the end of the work,
+// a person, or knowing better takes the mark back.
+func TestMarkOutlivesTheLease(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(tx *Tx, l Lease) error
+		sent string
+		want error
+	}{
+		"release": {func(tx *Tx, l Lease) error { return tx.ReleaseJob(l, Attempt{Category: CategoryReleased}) }, "pay", nil},
+		"rescue": {func(tx *Tx, _ Lease) error {
+			_, err := tx.RescueExpired(AllLeases, 1, func(string) RescuePolicy { return RescuePolicy{} })
+			return err
+		}, "pay", nil},
+		"fail": {func(tx *Tx, l Lease) error {
+			return tx.FailJob(l, Attempt{Category: CategoryReadTimeout}, Failure{Category: CategoryUnsafeToRepeat})
+		}, "pay", nil},
+		"retry": {func(tx *Tx, l Lease) error { return tx.RetryJob(l, Attempt{Category: CategoryDNS}, tx.Now) }, "pay", ErrTransition},
+		"retry with the mark taken back": {func(tx *Tx, l Lease) error {
+			return errors.Join(tx.MarkSent(l, ""), tx.RetryJob(l, Attempt{Category: CategoryDNS}, tx.Now))
+		}, "", nil},
+		"complete": {func(tx *Tx, l Lease) error { _, err := tx.CompleteJob(l, Completion{Mode: WriteUpsert}); return err }, "", nil},
+		"a person's retry": {func(tx *Tx, l Lease) error {
+			if err := tx.FailJob(l, Attempt{Category: CategoryReadTimeout}, Failure{Category: CategoryUnsafeToRepeat}); err != nil {
+				return err
+			}
+			_, err := tx.RequeueJob(l.Job)
+			return err
+		}, "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openTest(t, Options{NoSync: true})
+			j := inState(t, s, "a", StateRunning)
+			in := func(fn func(tx *Tx) error) error { return s.Update(context.Background(), fn) }
+			if err := in(func(tx *Tx) error { return tx.MarkSent(j.Lease(), "pay") }); err != nil {
+				t.Fatal(err)
+			}
+			if err := in(func(tx *Tx) error { return c.end(tx, j.Lease()) }); !errors.Is(err, c.want) {
+				t.Fatalf("error %v, want %v", err, c.want)
+			}
+			if err := in(func(tx *Tx) (err error) { j, err = tx.Job(j.ID); return err }); err != nil || j.Sent != c.sent {
+				t.Errorf("the job is %s and may have sent %q, want %q (%v)", j.State, j.Sent, c.sent, err)
+			}
+			wantClean(t, s)
+		})
 	}
 }
 
