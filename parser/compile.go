@@ -42,6 +42,9 @@ func Compile(spec Spec) (*Rules, error) {
 		}
 		names[f.Name] = true
 		r.fields = append(r.fields, c.compileField(f))
+		if f.Step != "" && !slices.Contains(r.steps, f.Step) {
+			r.steps = append(r.steps, f.Step)
+		}
 	}
 	if err := errors.Join(c.faults...); err != nil {
 		return nil, err
@@ -186,7 +189,7 @@ func (c *compiler) compileField(f *Field) field {
 	}
 	out := field{
 		name: f.Name, label: append(appendString(nil, f.Name), ':'),
-		many: f.Many, required: f.Required,
+		many: f.Many, required: f.Required, step: f.Step,
 		decimal: f.Decimal, currency: f.Currency, layout: f.Layout, zone: time.UTC,
 	}
 	typ, ok := typeOf(f.Type)
@@ -198,7 +201,7 @@ func (c *compiler) compileField(f *Field) field {
 	if one {
 		c.checkPlace(path, name, f)
 		out.sel = c.compileSelector(path, name, &f.Rule, selectorOptions{f.Attr, f.Many, f.Type == "object" && !f.Many})
-		out.ownURL = name == "json" || name == "const" || name == "var" || c.rowsAreJSON()
+		out.ownURL = name == "json" || name == "const" || name == "var" || c.rowsAreJSON() && f.Step == ""
 	}
 	if ok {
 		before := len(c.faults)
@@ -221,7 +224,7 @@ func (c *compiler) checkPlace(path, name string, f *Field) {
 	if f.Type == "object" && name != "json" && name != "jsonld" && name != "const" {
 		c.faultf(path+".type", f.Type, "fits json, jsonld and const only")
 	}
-	if c.spec.Rows == nil {
+	if c.spec.Rows == nil || f.Step != "" { // a step's page has no rows
 		return
 	}
 	rows := c.spec.Rows.selectorNames()

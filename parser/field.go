@@ -16,6 +16,7 @@ type field struct {
 	typ      fieldType
 	many     bool
 	required bool
+	step     string // workflow step whose page is read; "": the last one's
 	ownURL   bool // links resolve against the final URL alone: the value is of no HTML page
 
 	mapped  map[string]string // nil: no map

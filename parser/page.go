@@ -17,12 +17,30 @@ import (
 // uses a page.
 type page struct {
 	in     Input
+	steps  map[string]*page // of a workflow, by the step's name
 	tree   *html.Node
 	doc    *document
 	ld     *linkedData
 	source *string
 	base   *url.URL // of links on an HTML page
 	exprs  map[string]*xpath.Expr
+}
+
+// addSteps makes a page of each of the steps that fields name.
+func (p *page) addSteps(names []string) error {
+	for _, name := range names {
+		step, ok := p.in.Steps[name]
+		if !ok {
+			return unreadable("the page of step %s is not there", name)
+		}
+		in := p.in
+		in.Body, in.ContentType, in.FinalURL = step.Body, step.ContentType, step.FinalURL
+		if p.steps == nil {
+			p.steps = make(map[string]*page, len(names))
+		}
+		p.steps[name] = &page{in: in}
+	}
+	return nil
 }
 
 // document is a body read as JSON, or why it cannot be.
@@ -36,6 +54,14 @@ type scope struct {
 	page   *page
 	row    *match  // nil: the page
 	source *string // the row's own source text, once a regex asked for it
+}
+
+// of is where a field of a workflow's step looks: that step's whole page.
+func (s *scope) of(step string) *scope {
+	if step == "" {
+		return s
+	}
+	return &scope{page: s.page.steps[step]}
 }
 
 // match is one thing that a selector found: an element, a text, or a JSON

@@ -26,13 +26,21 @@ import (
 	"strings"
 )
 
-// Input is one page as it was received.
+// Input is one page as it was received: of a workflow, the last step's.
 type Input struct {
 	Body        []byte            // text bodies are UTF-8 already
 	ContentType string            // media type of the response, may be ""
 	FinalURL    string            // absolute; relative links resolve against it and <base>
 	Target      string            // the target's key, the record key where Spec.Key is ""
 	Vars        map[string]string // the target's variables, and url, country, window
+	Steps       map[string]Page   // pages of a workflow's steps, at least those of Rules.Steps
+}
+
+// Page is the page of one step, each part as in Input.
+type Page struct {
+	Body        []byte
+	ContentType string
+	FinalURL    string
 }
 
 // Record is one finished record.
@@ -124,6 +132,9 @@ func recovered(err *error) {
 // Parse makes records of a page. Its error is always an *Error.
 func (r *Rules) Parse(in Input) (Output, error) {
 	p := &page{in: in}
+	if err := p.addSteps(r.steps); err != nil {
+		return Output{}, locate(err, "", -1)
+	}
 	if r.rows != nil {
 		return r.parseRows(p)
 	}
@@ -180,7 +191,7 @@ func (r *Rules) record(s *scope, row int) (Record, error) {
 		dst = append(dst, f.label...)
 		var c cell
 		var err error
-		if dst, c, err = f.append(dst, s); err != nil {
+		if dst, c, err = f.append(dst, s.of(f.step)); err != nil {
 			return Record{}, locate(err, f.name, row)
 		}
 		if c.missing {

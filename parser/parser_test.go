@@ -466,3 +466,49 @@ func TestSpecIsNotKept(t *testing.T) {
 		t.Errorf("after the Spec was changed: %+v, %v", out, err)
 	}
 }
+
+// A field of a workflow's step reads that step's page, whole, and links of it
+// resolve against that page; rows and all other fields are of the last step's.
+func TestFieldsOfSteps(t *testing.T) {
+	first := Page{Body: []byte(`<h1>Form</h1><a href="x">`), FinalURL: "https://a.example/form/"}
+	second := Page{Body: []byte(`{"name":"Second"}`), ContentType: "application/json", FinalURL: "https://a.example/second"}
+	title := Field{Name: "title", Rule: Rule{CSS: "h1"}}
+	formTitle, name, link := title, Field{Name: "name", Rule: Rule{JSON: ".name"}, Step: "second"}, Field{Name: "link", Rule: Rule{CSS: "a"}, Attr: "href", Type: "url", Step: "form"}
+	formTitle.Name, formTitle.Step = "form_title", "form"
+	for _, c := range []struct {
+		spec Spec
+		body string
+		want string
+	}{
+		{Spec{Fields: []Field{title, formTitle, name, link}}, "<h1>Result</h1>",
+			`{"title":"Result","form_title":"Form","name":"Second","link":"https://a.example/form/x"}`},
+		{Spec{Rows: &Rule{CSS: "li"}, Key: "{id}-{form_title}", Fields: []Field{{Name: "id", Rule: Rule{CSS: ":scope"}}, formTitle, name}}, "<li>1<li>2",
+			`{"id":"1","form_title":"Form","name":"Second"}{"id":"2","form_title":"Form","name":"Second"}`},
+		{Spec{Rows: &Rule{JSON: ".[]"}, Key: "{id}", Fields: []Field{{Name: "id", Rule: Rule{JSON: "."}}, formTitle, link}}, `["7"]`,
+			`{"id":"7","form_title":"Form","link":"https://a.example/form/x"}`},
+	} {
+		rules := mustCompile(t, c.spec)
+		if got := rules.Steps(); len(got) == 0 || !slices.Contains(got, "form") {
+			t.Errorf("steps %v", got)
+		}
+		in := Input{Body: []byte(c.body), FinalURL: "https://a.example/result", Target: "t", Steps: map[string]Page{"form": first, "second": second}}
+		out, err := rules.Parse(in)
+		var got strings.Builder
+		for _, r := range out.Records {
+			got.Write(r.Data)
+		}
+		if err != nil || got.String() != c.want {
+			t.Errorf("%s (%v), want %s", &got, err, c.want)
+		}
+		delete(in.Steps, "form")
+		var e *Error
+		if _, err := rules.Parse(in); !errors.As(err, &e) || e.Kind != KindSyntax || e.Error() != "the page of step form is not there" {
+			t.Errorf("without the step's page: %v", err)
+		}
+	}
+	other := formTitle
+	other.Step = "second"
+	if mustCompile(t, oneField(formTitle)).Fingerprint() == mustCompile(t, oneField(other)).Fingerprint() {
+		t.Error("rules that read another step have the same fingerprint")
+	}
+}

@@ -1,6 +1,9 @@
 package parser
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Spec is one source's parsing rules as the config states them, before they
 // are compiled. The zero Spec makes one record per page with no fields.
@@ -46,7 +49,7 @@ type Field struct {
 	Pattern  string            // the whole text must match
 	Min, Max string            // bounds: numbers, amounts, dates and timestamps; exact text
 	Enum     []string          // the text must be one of these
-	Step     string            // workflow step whose page is read; "": the last
+	Step     string            // workflow step whose whole page is read, also where there are rows; "": the last
 	Currency string            // ISO 4217 code, for money
 	Decimal  string            // "." or ",", for decimal, money and integer
 	Layout   string            // Go time layout, for date and timestamp
@@ -73,6 +76,7 @@ type Rules struct {
 	acceptEmpty bool
 	key         keyTemplate
 	fields      []field
+	steps       []string // see Steps
 }
 
 // Version is the Spec's version.
@@ -81,6 +85,10 @@ func (r *Rules) Version() int { return r.version }
 // Fingerprint is a hex SHA-256 over everything in the Spec that can change a
 // record, in a canonical form; not over Version.
 func (r *Rules) Fingerprint() string { return r.fingerprint }
+
+// Steps are the names of the workflow's steps that fields name, each once, in
+// the fields' order.
+func (r *Rules) Steps() []string { return slices.Clone(r.steps) }
 
 // SpecError is one fault in a Spec.
 type SpecError struct {
