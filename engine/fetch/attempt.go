@@ -70,7 +70,9 @@ func (a *attempt) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	a.startHop()
-	resp, err := a.session.transport.RoundTrip(req)
+	transport, release := a.transport()
+	defer release()
+	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +89,17 @@ func (a *attempt) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return withoutBody(req, resp), nil
+}
+
+// transport is what a hop goes over, and what to call when the hop is over. One
+// that must be sent once has connections of its own: net/http repeats no request
+// whose connection is new.
+func (a *attempt) transport() (http.RoundTripper, func()) {
+	if !a.req.Once || a.session.own == nil {
+		return a.session.transport, func() {}
+	}
+	own := a.session.newTransport()
+	return own, own.CloseIdleConnections
 }
 
 // withoutBody is what colly's client sees.

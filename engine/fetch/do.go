@@ -8,13 +8,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/cookiejar"
 	"net/url"
 	"runtime/debug"
 	"strings"
 
 	"github.com/gocolly/colly/v2"
-	"golang.org/x/net/publicsuffix"
 )
 
 // acceptEncoding are the content encodings that decoder takes.
@@ -22,7 +20,7 @@ const acceptEncoding = "gzip, deflate, br, zstd"
 
 // Do makes one request, redirects included, within ctx. Its error is an
 // *Error; any status of the site is a page. Cookies that the site sets on the
-// way are kept until Do returns.
+// way are kept until Do returns, or as long as the session (KeepCookies).
 func (s *Session) Do(ctx context.Context, req Request) (*Page, Trace, error) {
 	a, err := s.newAttempt(ctx, req)
 	if err == nil {
@@ -52,8 +50,10 @@ func (s *Session) newAttempt(ctx context.Context, req Request) (*attempt, error)
 	}
 	a.asked = asked
 	makeSendable(asked)
-	a.jar, err = cookiejar.New(&cookiejar.Options{PublicSuffixList: publicsuffix.List})
-	return a, err
+	if a.jar = s.jar; a.jar == nil {
+		a.jar = newJar()
+	}
+	return a, nil
 }
 
 // parseFault is what is wrong with a URL, without the URL, which may hold a

@@ -27,6 +27,11 @@ type Request struct {
 	// Share is the body's part of a Budget; the caller frees it. nil: no bound.
 	Share *Share
 
+	// Once: the request must not reach the site twice. It goes over connections
+	// of its own, since net/http sends a request again whose kept connection
+	// had died, and no redirect is followed that would send it again.
+	Once bool
+
 	MaxRedirects int // 0: DefaultMaxRedirects; negative: none is followed
 
 	// Allow is asked before each hop, the first included, with the URL that is
@@ -143,6 +148,7 @@ type Options struct {
 	Endpoint     *proxy.Endpoint // nil: direct
 	AllowPrivate bool            // may requests reach loopback and private addresses?
 	Timeouts     Timeouts
+	KeepCookies  bool              // cookies stay for the session's next Do; else until Do returns
 	RootCAs      *x509.CertPool    // nil: the system's
 	Transport    http.RoundTripper // replaces the network, for tests; nil: a transport of the session's own
 }

@@ -49,15 +49,39 @@ func (p *Pool) Get(now time.Time, country string) (*Session, error) {
 	if s != nil || err != nil {
 		return s, err
 	}
+	if s, err = p.newSession(p.opts.Session, country); err != nil {
+		return nil, err
+	}
+	s.created = now
+	return s, nil
+}
+
+// GetFresh returns a session that nobody has used or will use again: with a new
+// session id where the proxy has such, and cookies that stay as long as it does.
+// The caller closes it. Its errors are those of Get.
+func (p *Pool) GetFresh(country string) (*Session, error) {
+	p.mu.Lock()
+	closed := p.closed
+	p.mu.Unlock()
+	if closed {
+		return nil, ErrClosed
+	}
+	opts := p.opts.Session
+	opts.KeepCookies = true
+	if p.direct != nil {
+		return NewSession(opts), nil
+	}
+	return p.newSession(opts, strings.ToUpper(country))
+}
+
+// newSession makes a session with a new session id.
+func (p *Pool) newSession(opts Options, country string) (*Session, error) {
 	endpoint, err := p.opts.Proxy.Endpoint(country, p.opts.Proxy.NewSessionID())
 	if err != nil {
 		return nil, fmt.Errorf("choosing an exit: %w", err)
 	}
-	opts := p.opts.Session
 	opts.Endpoint = &endpoint
-	s = NewSession(opts)
-	s.created = now
-	return s, nil
+	return NewSession(opts), nil
 }
 
 // takeIdle finds a kept session, or none, and drops those of the country that

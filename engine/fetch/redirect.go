@@ -50,6 +50,9 @@ func (a *attempt) redirect(req *http.Request, via []*http.Request) error {
 	if len(via) > limit {
 		return fmt.Errorf("%w: more than %d of them", ErrRedirect, limit)
 	}
+	if a.req.Once && req.Method != http.MethodGet && req.Method != http.MethodHead {
+		return fmt.Errorf("%w: it would send the %s again", ErrRedirect, req.Method)
+	}
 	makeSendable(req.URL)
 	if a.seen == nil {
 		a.seen = map[string]bool{hopKey(via[0].Method, via[0].URL, nil): true}

@@ -8,11 +8,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/url"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/net/publicsuffix"
 )
 
 const (
@@ -42,6 +45,7 @@ type Session struct {
 	opts      Options
 	transport http.RoundTripper
 	own       *http.Transport // transport, unless it was given
+	jar       *cookiejar.Jar  // of Options.KeepCookies, else nil
 	late      meter           // bytes that belong to no attempt
 	closed    atomic.Bool
 	worked    atomic.Bool
@@ -53,11 +57,23 @@ type Session struct {
 func NewSession(opts Options) *Session {
 	opts.Timeouts = opts.Timeouts.orDefault()
 	s := &Session{opts: opts, transport: opts.Transport}
+	if opts.KeepCookies {
+		s.jar = newJar()
+	}
 	if s.transport == nil {
 		s.own = s.newTransport()
 		s.transport = s.own
 	}
 	return s
+}
+
+// newJar makes a jar that gives a cookie to no site but those of its domain.
+func newJar() *cookiejar.Jar {
+	jar, err := cookiejar.New(&cookiejar.Options{PublicSuffixList: publicsuffix.List})
+	if err != nil { // the package says that there is none
+		panic(err)
+	}
+	return jar
 }
 
 func (s *Session) newTransport() *http.Transport {
