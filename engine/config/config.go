@@ -100,8 +100,11 @@ type Source struct {
 	// file may be gone.
 	TargetsErr error
 
+	Sticky time.Duration // how long a workflow's exit is wanted, at most an hour; 0: no workflow
+	Steps  []Step        // what is sent, in order; without a workflow one step without a name
+
 	Proxies  []*Proxy      // among Config.Proxies, in order of preference; none: direct
-	Headers  []Header      // in the file's order
+	Headers  []Header      // of every request, in the file's order
 	Timeout  time.Duration // one attempt, all in; may be longer than the lease
 	Gone     string        // GoneFail or GoneRecord
 	Priority int           // higher first
@@ -115,6 +118,17 @@ type Source struct {
 	// SHA-256 in hex, for noticing that it did.
 	IdentityText        string
 	IdentityFingerprint string
+}
+
+// Step is one request: a [[source.NAME.step]], or that of a source with a url.
+type Step struct {
+	Name       string          // unique; "" where there is no workflow
+	URL        intake.Template // of the first step the Source's own
+	Method     string
+	Headers    []Header      // besides the Source's, in whose place they stand
+	Body       intake.Body   // of form or json
+	Captures   *parser.Rules // whose one record has the variables of later steps; nil: none
+	Repeatable bool          // false: never sent again by itself once it may have been sent
 }
 
 // Header is one request header. Its value may come from a secret.
@@ -142,8 +156,15 @@ type RetryPolicy struct {
 // RequestHeader makes the source's headers anew, secrets revealed. The caller
 // owns the result and must not print it.
 func (s *Source) RequestHeader() http.Header {
-	h := make(http.Header, len(s.Headers))
-	for _, header := range s.Headers {
+	return requestHeader(s.Headers)
+}
+
+// RequestHeader is that of the Source, of the step's own headers.
+func (s *Step) RequestHeader() http.Header { return requestHeader(s.Headers) }
+
+func requestHeader(headers []Header) http.Header {
+	h := make(http.Header, len(headers))
+	for _, header := range headers {
 		h.Add(header.Name, header.Value.Reveal())
 	}
 	return h

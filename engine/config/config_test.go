@@ -369,17 +369,112 @@ func TestExampleIsWhole(t *testing.T) {
 	}
 	for kind, keys := range l.known {
 		for _, key := range keys {
-			if kind != "rows" && !slices.ContainsFunc(l.seen[kind], func(n *node) bool { return n.member(key) != nil }) {
+			if kind != "rows" && kind != "capture" && !(kind == "source" && key == "json") && !slices.ContainsFunc(l.seen[kind], func(n *node) bool { return n.member(key) != nil }) {
 				t.Errorf("%s of %s is not in the example", key, kind)
 			}
 		}
 	}
 	for _, kind := range []string{
 		"config", "store", "retain", "engine", "server", "host", "proxy", "sink", "source", "limits", "retry", "blocked",
-		"follow", "step", "parser", "field",
+		"follow", "step", "capture", "parser", "field",
 	} {
 		if len(l.known[kind]) == 0 {
 			t.Errorf("no table of kind %s was read", kind)
 		}
+	}
+}
+
+func TestRequests(t *testing.T) {
+	c := mustLoad(t, `
+version = 1
+[source.plain]
+url = "https://example.com/"
+[source.search]
+url = "https://example.com/search/{cat}"
+key = "{cat}-{q}"
+method = "POST"
+targets = [{ cat = "a", q = "x y" }]
+form = { q = "{q}", "n&" = [1, true], note = "{{}}" }
+[source.api]
+url = "https://example.com/api"
+method = "PUT"
+repeatable = true
+headers = { Content-Type = "application/vnd.api+json" }
+json = { q = "{q}", deep = { list = [1, -2.5, true, "<{q}>"], none = {} }, "a\"b" = "" }
+targets = [{ q = "é\"" }]
+key = "{q}"
+`, nil)
+	vars := intake.Vars{{Name: "cat", Value: "a"}, {Name: "q", Value: "é\" &"}}
+	for i, want := range []struct {
+		method, kind, body string
+		repeatable         bool
+	}{
+		{"GET", "", "", true},
+		{"POST", "application/x-www-form-urlencoded", "q=%C3%A9%22+%26&n%26=1&n%26=true&note=%7B%7D", false},
+		{"PUT", "application/json", `{"q":"é\" &","deep":{"list":[1,-2.5,true,"<é\" &>"],"none":{}},"a\"b":""}`, true},
+	} {
+		s := c.Sources[i]
+		if len(s.Steps) != 1 || s.Sticky != 0 {
+			t.Fatalf("%s: %+v", s.Name, s.Steps)
+		}
+		step := s.Steps[0]
+		body, err := step.Body.Expand(vars)
+		if err != nil || string(body) != want.body || step.Body.ContentType() != want.kind || step.Method != want.method || step.Repeatable != want.repeatable || step.Name != "" {
+			t.Errorf("%s: %+v with body %s (%v)", s.Name, step, body, err)
+		}
+	}
+}
+
+func TestWorkflow(t *testing.T) {
+	c := mustLoad(t, `
+version = 1
+[source.quote]
+key = "{zip}"
+targets = [{ zip = "10001" }, { zip = "94103" }]
+[[source.quote.step]]
+name = "form"
+url = "https://example.com/quote?zip={zip}"
+headers = { Accept = "text/html" }
+[source.quote.step.capture]
+token = { css = "input", attr = "value", required = true }
+next = { css = "a", attr = "href", type = "url", default = "https://example.com/next" }
+[[source.quote.step]]
+name = "pay"
+url = "{next}"
+method = "POST"
+form = { token = "{token}", zip = "{zip}" }
+capture = { id = { json = ".id" } }
+[[source.quote.step]]
+name = "result"
+url = "https://{zip}.example.com/{id}"
+repeatable = false
+[source.quote.parser.fields]
+token = { css = "input", step = "form" }
+price = { css = ".price" }
+[source.long]
+sticky = "60m"
+[[source.long.step]]
+name = "a"
+url = "https://example.com/"
+`, nil)
+	s := c.Sources[0]
+	var got []string
+	for _, step := range s.Steps {
+		got = append(got, fmt.Sprint(step.Name, " ", step.Method, " ", step.URL, " ", step.Body.Vars(), " ", step.Captures != nil, " ", step.Repeatable, " ", len(step.RequestHeader())))
+	}
+	want := []string{
+		"form GET https://example.com/quote?zip={zip} [] true true 1",
+		"pay POST {next} [token zip] true false 0",
+		"result GET https://{zip}.example.com/{id} [] false false 0",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if s.Sticky != 10*time.Minute || c.Sources[1].Sticky != time.Hour || s.URL.String() != s.Steps[0].URL.String() || !slices.Equal(s.Rules.Steps(), []string{"form"}) {
+		t.Errorf("sticky %s and %s, url %s, rules read %v", s.Sticky, c.Sources[1].Sticky, s.URL, s.Rules.Steps())
+	}
+	job, err := s.Job(s.Targets.Targets[1], time.Time{})
+	if err != nil || job.URL != "https://example.com/quote?zip=94103" || job.Key.String() != "quote:94103:-:-:-:-" {
+		t.Errorf("job %+v (%v)", job, err)
 	}
 }

@@ -31,14 +31,6 @@ func (t *table) laterText(name, want string, valid func(string) bool) {
 	t.l.notYet(t.get(name))
 }
 
-// laterDuration reads a duration, or "" for off.
-func (t *table) laterDuration(name string) {
-	t.laterText(name, `a duration such as "90s", "6h" or "30d"`, func(text string) bool {
-		d, err := parseDuration(text)
-		return err == nil && d > 0
-	})
-}
-
 // laterTexts reads a list of texts, empty for off.
 func (t *table) laterTexts(name string) {
 	var list []string
@@ -106,18 +98,12 @@ func (t *table) sourceLater() {
 	t.laterZone("timezone")
 	t.laterWord("catch_up", "latest", "none", "all")
 	t.laterTexts("sinks")
-	t.laterDuration("sticky")
 	blocked := t.sub("blocked", "blocked")
 	blocked.blocked()
 	for _, follow := range t.each("follow", "follow") {
 		t.l.notYet(follow.node)
 		follow.follow()
 	}
-	for _, step := range t.each("step", "step") {
-		t.l.notYet(step.node)
-		step.step()
-	}
-	t.request()
 }
 
 // laterZone reads a time zone; UTC is off.
@@ -153,20 +139,6 @@ func (t *table) each(name, kind string) []*table {
 	return tables
 }
 
-// request reads how a request differs from a plain GET.
-func (t *table) request() {
-	t.laterWord("method", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-	for _, name := range []string{"form", "json"} {
-		if n := t.get(name); n != nil && (!n.table || len(n.members) > 0) {
-			t.l.notYet(n)
-		}
-	}
-	var repeatable bool
-	if t.boolean("repeatable", &repeatable) && !repeatable {
-		t.l.notYet(t.get("repeatable")) // true is what a GET is anyway
-	}
-}
-
 // blocked reads a source's own signs of a block page.
 func (t *table) blocked() {
 	if n := t.get("status"); n != nil {
@@ -190,21 +162,5 @@ func (t *table) follow() {
 	t.text("source", &text)
 	t.text("match", &text)
 	t.integer("max_depth", &depth, 1, 1_000_000)
-	t.done()
-}
-
-// step reads one step of a workflow.
-func (t *table) step() {
-	var text string
-	t.text("name", &text)
-	t.text("url", &text)
-	t.oneOf("method", &text, "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-	var repeatable bool
-	t.boolean("repeatable", &repeatable)
-	for _, name := range []string{"form", "json", "headers", "capture"} {
-		if n := t.get(name); n != nil && !n.table {
-			t.l.wrong(n, "must be a table")
-		}
-	}
 	t.done()
 }

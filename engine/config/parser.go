@@ -33,7 +33,8 @@ func (l *loader) parser(source *table, s *Source, vars variables) {
 	t.done()
 	s.ParserVersion = spec.Version
 	l.checkRuleVars(t, spec, vars)
-	l.compile(source.node, s, spec)
+	l.checkRuleSteps(t, spec, s)
+	s.Rules = l.compile(source.node, func(path string) string { return "parser." + path }, spec)
 }
 
 // tables opens all tables in a table.
@@ -81,7 +82,7 @@ func (t *table) field() parser.Field {
 	t.bound("min", &f.Min)
 	t.bound("max", &f.Max)
 	t.texts("enum", &f.Enum)
-	t.laterText("step", "a step's name", anyText)
+	t.text("step", &f.Step)
 	t.filled("currency", &f.Currency)
 	t.filled("decimal", &f.Decimal)
 	t.filled("layout", &f.Layout)
@@ -174,11 +175,11 @@ func (l *loader) checkRuleVars(t *table, spec parser.Spec, vars variables) {
 	}
 }
 
-// compile makes the rules. What the parser finds is told at the key it names,
-// unless the loader found something wrong there already.
-func (l *loader) compile(source *node, s *Source, spec parser.Spec) {
+// compile makes rules, nil where they are at fault. What the parser finds is
+// told at the key below top that place makes of the one it names, unless the
+// loader found something wrong there already.
+func (l *loader) compile(top *node, place func(string) string, spec parser.Spec) *parser.Rules {
 	rules, err := parser.Compile(spec)
-	s.Rules = rules
 	touched := map[string]bool{}
 	for _, e := range l.errs {
 		touched[fieldOf(e.Key)] = true
@@ -186,10 +187,10 @@ func (l *loader) compile(source *node, s *Source, spec parser.Spec) {
 	for _, fault := range faults(err) {
 		bad, ok := errors.AsType[*parser.SpecError](fault)
 		if !ok {
-			l.fault(source, "%v", fault)
+			l.fault(top, "%v", fault)
 			continue
 		}
-		at, key := source.find("parser." + bad.Path)
+		at, key := top.find(place(bad.Path))
 		if touched[fieldOf(key)] {
 			continue
 		}
@@ -199,15 +200,17 @@ func (l *loader) compile(source *node, s *Source, spec parser.Spec) {
 			e.Value = strconv.Quote(bad.Value)
 		}
 	}
+	return rules
 }
 
-// fieldOf cuts a key within a field down to the field, since one fault of a
-// field often is the cause of another.
+// fieldOf cuts a key within a field or a capture down to that, since one fault
+// of it often is the cause of another.
 func fieldOf(key string) string {
-	before, after, ok := strings.Cut(key, ".parser.fields.")
-	if !ok {
-		return key
+	for _, table := range []string{".parser.fields.", ".capture."} {
+		if before, after, ok := strings.Cut(key, table); ok {
+			name, _, _ := strings.Cut(after, ".")
+			return before + table + name
+		}
 	}
-	name, _, _ := strings.Cut(after, ".")
-	return before + ".parser.fields." + name
+	return key
 }

@@ -31,7 +31,7 @@ func (l *loader) source(t *table, c *Config) Source {
 	t.template("scope", &s.Scope)
 	t.identity(&s.Identity)
 	t.proxies(&s, c)
-	t.headers(&s)
+	t.headers(&s.Headers)
 	t.duration("timeout", &s.Timeout, 1)
 	t.oneOf("gone", &s.Gone, GoneFail, GoneRecord)
 	t.integer("priority", &s.Priority, -100, 100)
@@ -39,11 +39,13 @@ func (l *loader) source(t *table, c *Config) Source {
 	l.limits(t.sub("limits", "limits"), &s.Limits)
 	l.retries(t.sub("retry", "retries"), &s)
 	vars := l.targets(t, &s)
+	l.steps(t, &s, vars)
 	l.parser(t, &s, vars)
 	t.sourceLater()
 	t.done()
 	l.checkCountry(t, &s)
 	l.checkTemplates(t, &s, vars)
+	l.checkRead(t, &s)
 	s.IdentityText = identityText(&s)
 	sum := sha256.Sum256([]byte(s.IdentityText))
 	s.IdentityFingerprint = hex.EncodeToString(sum[:])
@@ -158,8 +160,8 @@ var ownHeaders = map[string]string{
 	"Range":               "a page is fetched whole",
 }
 
-// headers reads the request's headers.
-func (t *table) headers(s *Source) {
+// headers reads headers of requests.
+func (t *table) headers(to *[]Header) {
 	headers := t.l.open(t.get("headers"), "headers")
 	if headers.node == nil {
 		return
@@ -172,12 +174,12 @@ func (t *table) headers(s *Source) {
 			t.l.fault(m, "is not a header's name")
 		case own:
 			t.l.fault(m, "cannot be set: %s", instead)
-		case slices.ContainsFunc(s.Headers, func(h Header) bool { return h.Name == name }):
+		case slices.ContainsFunc(*to, func(h Header) bool { return h.Name == name }):
 			t.l.fault(m, "header %s is there twice", name)
 		default:
 			header := Header{Name: name}
 			t.l.headerValue(m, &header.Value)
-			s.Headers = append(s.Headers, header)
+			*to = append(*to, header)
 		}
 	}
 }

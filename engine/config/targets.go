@@ -18,6 +18,7 @@ type variables struct {
 	some  bool // names is what a target must have: a template's other variables are unknown
 	all   bool // names is all that any target has
 	none  bool // the config names no targets, so there is one without variables
+	steps bool // names also has what earlier steps of a workflow capture
 }
 
 // targets reads where a source's targets come from.
@@ -137,12 +138,13 @@ func varNames(names []string, vars intake.Vars) []string {
 // checkTemplates holds a source's templates against its targets.
 func (l *loader) checkTemplates(t *table, s *Source, vars variables) {
 	before := len(l.errs)
-	l.checkVars(t.get("url"), s.URL, vars, true)
-	l.checkVars(t.get("key"), s.Key, vars, true)
-	l.checkVars(t.get("country"), s.Country, vars, false)
-	l.checkVars(t.get("scope"), s.Scope, vars, false)
+	l.checkVars(t.urlNode(), s.URL.Vars(), vars, true)
+	l.checkVars(t.get("key"), s.Key.Vars(), vars, true)
+	l.checkVars(t.get("country"), s.Country.Vars(), vars, false)
+	l.checkVars(t.get("scope"), s.Scope.Vars(), vars, false)
 	l.checkURL(t, s)
 	l.checkDistinct(t, s)
+	l.checkKey(t, s, vars)
 	if len(l.errs) == before && !t.faulty("url", "key", "country", "scope", "targets", "step") {
 		l.checkList(t, s)
 	}
@@ -167,13 +169,15 @@ func (l *loader) checkList(t *table, s *Source) {
 
 // checkVars finds variables that no target has. Every target must have those of
 // required templates.
-func (l *loader) checkVars(n *node, template intake.Template, vars variables, required bool) {
+func (l *loader) checkVars(n *node, names []string, vars variables, required bool) {
 	if n == nil || !vars.all && !(vars.some && required) {
 		return
 	}
-	for _, name := range template.Vars() {
+	for _, name := range names {
 		switch {
 		case slices.Contains(vars.names, name):
+		case vars.steps:
+			l.fault(n, "neither the targets nor an earlier step have a variable %q", name).Hint = nearest(name, vars.names)
 		case vars.none:
 			l.fault(n, "variable %q has no value: say with targets where it comes from (targets = [] for jobs that are submitted)", name)
 		default:
@@ -182,23 +186,37 @@ func (l *loader) checkVars(n *node, template intake.Template, vars variables, re
 	}
 }
 
-// checkURL holds a URL template against what can be requested.
+// urlNode is where the URL of a source's targets stands; nil where they bring
+// it.
+func (t *table) urlNode() *node {
+	if steps := t.get("step"); steps != nil && len(steps.items) > 0 {
+		return steps.items[0].member("url")
+	}
+	return t.get("url")
+}
+
+// checkURL wants a source to have a URL, and it to be one.
 func (l *loader) checkURL(t *table, s *Source) {
-	n := t.get("url")
+	n := t.urlNode()
 	if n == nil {
-		if t.get("step") == nil && !bringsURLs(t.get("targets"), s) {
+		if !s.workflow() && !bringsURLs(t.get("targets"), s) {
 			l.fault(t.node, "url is missing: only a .txt file or a list of URLs does without")
 		}
 		return
 	}
-	if s.URL.IsZero() || strings.HasPrefix(s.URL.String(), "{") && !strings.HasPrefix(s.URL.String(), "{{") {
-		return // at fault already, or the targets bring the whole URL
+	l.checkURLText(n, s.URL)
+}
+
+// checkURLText holds a URL template against what can be requested.
+func (l *loader) checkURLText(n *node, template intake.Template) {
+	if template.IsZero() || strings.HasPrefix(template.String(), "{") && !strings.HasPrefix(template.String(), "{{") {
+		return // at fault already, or a variable brings the whole URL
 	}
 	var sample intake.Vars
-	for _, name := range s.URL.Vars() {
+	for _, name := range template.Vars() {
 		sample = append(sample, intake.Var{Name: name, Value: "1"}) // fits a host, a port and a path
 	}
-	raw, err := s.URL.Expand(sample, intake.URL)
+	raw, err := template.Expand(sample, intake.URL)
 	if err == nil {
 		err = intake.CheckURL(raw)
 	}
@@ -218,14 +236,17 @@ func bringsURLs(targets *node, s *Source) bool {
 
 // checkDistinct refuses targets that would all be one job.
 func (l *loader) checkDistinct(t *table, s *Source) {
-	many := s.Targets.Kind != intake.Inline || len(s.Targets.Targets) > 1
-	name, template := "key", s.Key
+	n, template := t.get("key"), s.Key
 	if template.IsZero() {
-		name, template = "url", s.URL
+		n, template = t.urlNode(), s.URL
 	}
-	if many && !template.IsZero() && len(template.Vars()) == 0 {
-		l.fault(t.get(name), "has no variable, so that all targets would be one job")
+	if s.manyTargets() && !template.IsZero() && len(template.Vars()) == 0 {
+		l.fault(n, "has no variable, so that all targets would be one job")
 	}
+}
+
+func (s *Source) manyTargets() bool {
+	return s.Targets.Kind != intake.Inline || len(s.Targets.Targets) > 1
 }
 
 // checkCountry holds a source's country against what its proxies can do.

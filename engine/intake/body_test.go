@@ -1,0 +1,39 @@
+package intake
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestBody(t *testing.T) {
+	vars := Vars{{"a", "1 & 2=3+ü"}, {"b", "\"<\n\xff"}, {"empty", ""}}
+	form := NewBody(FormBody)
+	form.AddValue(tmpl(t, "x y"))
+	form.AddText("=")
+	form.AddValue(tmpl(t, "<{a}>{empty}"))
+	json := NewBody(JSONBody)
+	json.AddText(`{"n":1,"s":`)
+	json.AddValue(tmpl(t, "{b}-{a}{b}"))
+	json.AddText("}")
+	for _, c := range []struct {
+		body       Body
+		kind, want string
+		vars       []string
+	}{
+		{form, "application/x-www-form-urlencoded", "x+y=%3C1+%26+2%3D3%2B%C3%BC%3E", []string{"a", "empty"}},
+		{json, "application/json", `{"n":1,"s":"\"<\n\ufffd-1 & 2=3+ü\"<\n\ufffd"}`, []string{"b", "a"}},
+		{NewBody(FormBody), "application/x-www-form-urlencoded", "", nil},
+		{Body{}, "", "", nil},
+	} {
+		got, err := c.body.Expand(vars)
+		if err != nil || string(got) != c.want || c.body.ContentType() != c.kind || !slices.Equal(c.body.Vars(), c.vars) {
+			t.Errorf("%s body %s of %v (%v), want %s", c.body.ContentType(), got, c.body.Vars(), err, c.want)
+		}
+		if (got == nil) != c.body.IsZero() {
+			t.Errorf("%s: body %v, zero %v", c.kind, got, c.body.IsZero())
+		}
+	}
+	if _, err := json.Expand(vars[:1]); err == nil || err.Error() != `variable "b" is missing` {
+		t.Errorf("without a variable: %v", err)
+	}
+}
