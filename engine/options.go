@@ -80,7 +80,9 @@ type Source struct {
 	Proxies  []string    // names among Options.Proxies, the next where one is held back; none: direct
 	Header   http.Header // sent with each request; not changed
 	Timeout  time.Duration
-	Gone     bool // a 404 or 410 is an observation
+	Sticky   time.Duration // how long a workflow's exit is wanted; 0: no workflow, one request
+	Steps    []Step        // in order; none: one plain GET of the job's URL
+	Gone     bool          // a 404 or 410 is an observation
 	Priority int8
 	Write    storage.WriteMode
 	Limits   Limits
@@ -129,6 +131,7 @@ func (o *Options) check() error {
 		for _, name := range s.Proxies {
 			fault(!known[name], "source %s: there is no proxy %q", s.Name, name)
 		}
+		fault(s.Sticky > 0 && len(s.Steps) == 0, "source %s: a workflow has no steps", s.Name)
 		fault(s.Timeout <= 0, "source %s: timeout must be positive (got %s)", s.Name, s.Timeout)
 	}
 	return errors.Join(faults...)

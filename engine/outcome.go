@@ -37,7 +37,8 @@ type exchange struct {
 	trace   fetch.Trace
 	err     error
 	proxied bool
-	worked  bool // the session had got an answer before this attempt
+	worked  bool // the session had got an answer before this exchange
+	unread  bool // no rule reads the page, whatever it holds
 }
 
 // judge is the only map from what happened to a category. It gives nil for a
@@ -55,7 +56,10 @@ func judge(x exchange, now time.Time) *failure {
 	if f := judgeBlock(x.page); f != nil {
 		return f
 	}
-	return judgeStatus(x.page, now)
+	if f := judgeStatus(x.page, now); f != nil || x.unread {
+		return f
+	}
+	return judgeContent(x.page)
 }
 
 func judgeError(x exchange, now time.Time) *failure {
@@ -278,7 +282,7 @@ func judgeStatus(p *fetch.Page, now time.Time) *failure {
 	case s < 200:
 		return fail(storage.CategoryInternal, "%s", text)
 	}
-	return judgeContent(p)
+	return nil
 }
 
 // judgeContent refuses what no rule reads.
@@ -298,9 +302,12 @@ func judgeContent(p *fetch.Page) *failure {
 	return nil
 }
 
-// judgeParse maps an error of package parser.
+// judgeParse maps an error of attempt.read.
 func judgeParse(err error) *failure {
 	category := storage.CategoryInternal
+	if errors.Is(err, errNoTime) {
+		category = storage.CategoryReadTimeout
+	}
 	var e *parser.Error
 	if errors.As(err, &e) {
 		switch e.Kind {
@@ -359,6 +366,7 @@ type history struct {
 	same   int           // earlier attempts that ended with this category, since a person last retried it
 	spent  int64         // bytes of the attempt that just ended
 	paused time.Duration // how long all its proxies were paused since the first claim
+	unsafe string        // why it must not be repeated by itself; "": it may be
 }
 
 // decide is arithmetic on (job, failure, policy, now).
@@ -380,6 +388,10 @@ func holdsHost(c storage.Category) bool {
 func decideJob(j *storage.Job, src *Source, f *failure, h history, now time.Time) decision {
 	giveUp := func(c storage.Category, why string) decision {
 		return decision{outcome: storage.OutcomeFail, category: c, reason: f.reason + why}
+	}
+	if h.unsafe != "" {
+		why := fmt.Sprintf("%s: %s; semel retry %d sends it again", h.unsafe, f.reason, j.ID)
+		return decision{outcome: storage.OutcomeFail, category: storage.CategoryUnsafeToRepeat, reason: why}
 	}
 	if f.category == storage.CategoryReleased || accountWide(f.category) || f.unburnt {
 		return decision{outcome: storage.OutcomeReleased, category: f.category, reason: f.reason}

@@ -85,7 +85,7 @@ func (p *replay) job(ctx context.Context, j *storage.Job) error {
 	if err != nil {
 		return err
 	}
-	if made.Page.IsZero() || made.ParserVersion != p.src.Rules.Version() {
+	if made.Page.IsZero() || made.ParserVersion != p.src.Rules.Version() || len(p.src.Rules.Steps()) > 0 { // of a workflow only the last page is kept
 		p.done.Missing++
 		return nil
 	}
@@ -101,7 +101,7 @@ func (p *replay) job(ctx context.Context, j *storage.Job) error {
 	a := &attempt{engine: p.engine, src: p.src, job: j}
 	r := result{gone: made.Gone(), record: storage.Attempt{FinalURL: made.FinalURL}}
 	if !r.gone {
-		a.parse(ctx, &fetch.Page{Body: body, ContentType: made.ContentType, FinalURL: made.FinalURL}, &r)
+		a.parse(ctx, &fetch.Page{Body: body, ContentType: made.ContentType, FinalURL: made.FinalURL}, nil, &r)
 	}
 	if r.failure != nil {
 		p.unlike(j.Key, "its page no longer gives records: %s (%s)", r.failure.reason, r.failure.category)

@@ -33,7 +33,7 @@ func (e *Engine) TryPage(ctx context.Context, source string, target intake.Targe
 		page := *page
 		page.FinalURL = a.job.URL
 		r.failure = judgeContent(&page)
-		a.parse(ctx, &page, &r)
+		a.parse(ctx, &page, nil, &r)
 		return r
 	})
 }
@@ -54,7 +54,7 @@ func (e *Engine) try(ctx context.Context, source string, target intake.Target, e
 	if err != nil {
 		return Trial{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, src.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, src.longest())
 	defer cancel()
 	a := &attempt{engine: e, src: src, proxy: src.through()[0], ctx: ctx, job: &storage.Job{
 		Key: n.Key, Country: n.Country, URL: n.URL, Vars: n.Vars,

@@ -16,6 +16,9 @@ type visit struct {
 	session *fetch.Session
 	record  *storage.Attempt // is charged with every byte
 
+	owed bool   // the step's first hop waits for its host's turn: no claim has
+	once string // name of the step to be marked as sent before its first hop; "": none
+
 	loginOK          bool  // the gateway took the login during this visit
 	lateUp, lateDown int64 // the session's late bytes before this visit
 }
@@ -26,10 +29,30 @@ func newVisit(a *attempt, s *fetch.Session, record *storage.Attempt) *visit {
 	return v
 }
 
+// begin comes before the n-th step: the first one was paced by the claim.
+func (v *visit) begin(n int, step *Step) {
+	v.owed, v.once = n > 0, ""
+	if step.Once {
+		v.once = step.mark()
+	}
+}
+
+// allow answers for one hop. Its last word before a step that must not be
+// repeated is that step's mark: then waiting and robots.txt are over.
 func (v *visit) allow(ctx context.Context, u *url.URL) error {
+	if err := v.admit(ctx, u); err != nil || v.once == "" {
+		return err
+	}
+	step := v.once
+	v.once = "" // redirects lead elsewhere
+	return v.attempt.markSent(ctx, step)
+}
+
+func (v *visit) admit(ctx context.Context, u *url.URL) error {
 	e := v.attempt.engine
 	host := hostOf(u)
-	if host != v.attempt.host() {
+	if owed := v.owed; owed || host != v.attempt.host() {
+		v.owed = false
 		if err := e.pace.wait(ctx, host); err != nil {
 			return err
 		}

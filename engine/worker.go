@@ -36,6 +36,11 @@ type attempt struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
+	asked  string // URL of the step under way; "": none yet
+	sent   string // step that must not be repeated and may have been sent, now or by an earlier attempt; "": none
+	marked string // what the store has as sent
+	answer string // what became of sent, for people; "": nobody knows
+
 	started time.Time
 	until   time.Time // renewed no longer than this
 	decided bool      // its outcome waits for the disk: renewed as long as that takes; guarded by Engine.mu
@@ -44,7 +49,7 @@ type attempt struct {
 // hold registers an attempt, so that its lease is renewed.
 func (e *Engine) hold(ctx context.Context, j *storage.Job, src *Source, proxy string) *attempt {
 	now := e.now()
-	a := &attempt{engine: e, job: j, src: src, proxy: proxy, started: now, until: now.Add(src.Timeout + healthyMargin)}
+	a := &attempt{engine: e, job: j, src: src, proxy: proxy, sent: j.Sent, marked: j.Sent, started: now, until: now.Add(src.longest() + healthyMargin)}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -80,7 +85,7 @@ type outcome struct {
 // returns, the host is held back if it asked for that. Its error is the
 // store's.
 func (a *attempt) work() (outcome, error) {
-	ctx, cancel := context.WithTimeout(a.ctx, a.src.Timeout)
+	ctx, cancel := context.WithTimeout(a.ctx, a.src.longest())
 	defer cancel()
 	r := a.execute(ctx)
 	if cause := context.Cause(a.ctx); cause != nil && r.failure != nil {
@@ -101,14 +106,18 @@ func (a *attempt) execute(ctx context.Context) (r result) {
 		r.failure = fail(storage.CategoryConfig, "the job is for rules of version %d, the config has version %d", v, a.src.Rules.Version())
 		return r
 	}
-	body := a.engine.bodies.Share()
-	defer body.Free()
-	page := a.fetch(ctx, body, &r)
+	if a.sent != "" {
+		r.failure = fail(storage.CategoryUnsafeToRepeat, "the outcome of an earlier attempt is not known")
+		return r
+	}
+	st := a.newStaging()
+	defer st.share.Free()
+	page := a.fetch(ctx, st, &r)
 	if page == nil {
 		return r
 	}
 	if !r.gone {
-		a.parse(ctx, page, &r)
+		a.parse(ctx, page, st.pages, &r)
 	}
 	a.keep(page, &r)
 	return r
@@ -122,49 +131,6 @@ func (a *attempt) keep(page *fetch.Page, r *result) {
 		return
 	}
 	r.record.Kept, r.record.ContentType = storage.KeepPage(page.Body), page.ContentType
-}
-
-// fetch gets the page, or sets why there is none.
-func (a *attempt) fetch(ctx context.Context, body *fetch.Share, r *result) *fetch.Page {
-	e := a.engine
-	pool := e.pools[a.proxy]
-	session, err := pool.Get(e.now(), a.job.Country)
-	if err != nil {
-		r.failure = fail(storage.CategoryConfig, "%v", err)
-		return nil
-	}
-	r.record.Proxy, r.record.Endpoint, r.record.Session = a.proxy, session.EndpointString(), session.SessionHash()
-	r.record.Country = a.job.Country
-	x := exchange{proxied: a.proxy != "", worked: session.Worked()}
-	visit := newVisit(a, session, &r.record)
-	x.page, x.trace, x.err = session.Do(ctx, a.request(visit, body))
-	visit.book(x.trace)
-	r.record.Phase, r.record.Status = string(x.trace.Phase), x.trace.Status
-	r.record.ConnectStatus, r.record.ProxyCode = x.trace.ConnectStatus, x.trace.ProxyCode
-	if x.page != nil {
-		r.record.FinalURL, r.gateway = x.page.FinalURL, x.trace.ProxyOrigin || session.ShowsLogin(x.page)
-	}
-	r.failure = judge(x, e.now())
-	a.account(x, visit.loginOK, r)
-	pool.Put(session, r.failure == nil || exitIsGood(r.failure.category))
-	visit.bookLate()
-	if r.failure != nil && r.failure.category == storage.CategoryNotFound && a.src.Gone {
-		r.failure, r.gone = nil, true
-	}
-	return x.page
-}
-
-// request is what to send. The byte cap is what the job's limit has left.
-func (a *attempt) request(v *visit, body *fetch.Share) fetch.Request {
-	return fetch.Request{
-		URL:       a.job.URL,
-		Header:    a.src.Header.Clone(),
-		UserAgent: a.engine.opts.UserAgent,
-		MaxBody:   a.engine.opts.MaxBodyBytes,
-		MaxBytes:  v.bytesLeft(),
-		Allow:     v.allow,
-		Share:     body,
-	}
 }
 
 // account tells the proxy's health what this attempt showed of it. The fetch of
@@ -202,27 +168,43 @@ func exitIsGood(c storage.Category) bool {
 	return false
 }
 
-// parse makes records of the page, or sets why there are none.
-func (a *attempt) parse(ctx context.Context, page *fetch.Page, r *result) {
+// parse makes records of the page, and of those of a workflow's steps, or sets
+// why there are none.
+func (a *attempt) parse(ctx context.Context, page *fetch.Page, steps map[string]parser.Page, r *result) {
 	if r.failure != nil {
 		return
 	}
-	if !a.engine.parsing.take(ctx) {
-		r.failure = fail(storage.CategoryReadTimeout, "no time was left to parse the page")
-		return
+	in := a.input(page)
+	in.Steps = steps
+	output, err := a.read(ctx, a.src.Rules, in)
+	if !errors.Is(err, errNoTime) {
+		r.record.ParserVersion = a.src.Rules.Version()
 	}
-	defer a.engine.parsing.free()
-	output, err := a.src.Rules.Parse(parser.Input{
-		Body: page.Body, ContentType: page.ContentType, FinalURL: page.FinalURL,
-		Target: a.job.Key.Target, Vars: a.vars(),
-	})
-	r.record.ParserVersion = a.src.Rules.Version()
 	if err != nil {
 		r.failure = judgeParse(err)
 		return
 	}
 	r.output = output
 	r.record.Records = len(output.Records)
+}
+
+var errNoTime = errors.New("no time was left to parse the page")
+
+// read applies rules to a page, as soon as that is its turn. Its error is the
+// parser's, or errNoTime.
+func (a *attempt) read(ctx context.Context, rules *parser.Rules, in parser.Input) (parser.Output, error) {
+	if !a.engine.parsing.take(ctx) {
+		return parser.Output{}, errNoTime
+	}
+	defer a.engine.parsing.free()
+	return rules.Parse(in)
+}
+
+func (a *attempt) input(page *fetch.Page) parser.Input {
+	return parser.Input{
+		Body: page.Body, ContentType: page.ContentType, FinalURL: page.FinalURL,
+		Target: a.job.Key.Target, Vars: a.vars(),
+	}
 }
 
 // vars are the target's variables and those that every source has.
@@ -316,6 +298,7 @@ func (a *attempt) history(r result, now time.Time) (history, error) {
 	h := history{
 		spent:  r.record.BytesUp + r.record.BytesDown,
 		paused: a.engine.health.heldSince(a.src.Proxies, a.job.FirstClaim, now),
+		unsafe: a.unsafe(),
 	}
 	err := a.engine.opts.Store.View(func(tx *storage.Tx) error {
 		attempts, err := tx.Attempts(a.job.ID)
@@ -334,7 +317,10 @@ func (a *attempt) history(r result, now time.Time) (history, error) {
 
 func (a *attempt) writeFailure(tx *storage.Tx, record storage.Attempt, d decision) error {
 	lease := a.job.Lease()
-	var err error
+	err := a.unmark(tx)
+	if err != nil {
+		return err
+	}
 	switch d.outcome {
 	case storage.OutcomeReleased:
 		err = tx.ReleaseJob(lease, record)
@@ -351,10 +337,12 @@ func (a *attempt) writeFailure(tx *storage.Tx, record storage.Attempt, d decisio
 }
 
 // answered is the host whose answer an attempt ended with: the last one that
-// redirects led to.
+// redirects led to, or else that of the step.
 func (a *attempt) answered(record storage.Attempt) string {
-	if u, err := url.Parse(record.FinalURL); err == nil && u.Host != "" {
-		return hostOf(u)
+	for _, text := range []string{record.FinalURL, a.asked} {
+		if u, err := url.Parse(text); err == nil && u.Host != "" {
+			return hostOf(u)
+		}
 	}
 	return a.host()
 }

@@ -183,6 +183,7 @@ type Attempt struct {
 	Outcome       string            `json:"outcome"`
 	Category      *storage.Category `json:"category"`
 	Reason        string            `json:"reason,omitempty"`
+	Step          string            `json:"step,omitempty"` // of a workflow, where it ended
 	Phase         string            `json:"phase"`
 	Status        int               `json:"status"`
 	ConnectStatus int               `json:"connect_status"`

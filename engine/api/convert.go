@@ -59,7 +59,7 @@ func newAttempt(a storage.Attempt) Attempt {
 	return Attempt{
 		Page:   page,
 		Number: a.Generation, Generation: a.Generation, Outcome: a.Outcome, Category: null(a.Category), Reason: a.Reason,
-		Phase: a.Phase, Status: a.Status, ConnectStatus: a.ConnectStatus, ProxyCode: a.ProxyCode,
+		Step: a.Step, Phase: a.Phase, Status: a.Status, ConnectStatus: a.ConnectStatus, ProxyCode: a.ProxyCode,
 		BytesUp: a.BytesUp, BytesDown: a.BytesDown, FinalURL: a.FinalURL,
 		Endpoint: a.Endpoint, Country: a.Country, Session: a.Session,
 		ParserVersion: a.ParserVersion, Records: a.Records,
@@ -82,6 +82,9 @@ func next(j *storage.Job, worked bool) string {
 	case storage.StateRetryable:
 		return fmt.Sprintf("the next attempt is due at %s", j.NextAt.Format(time.RFC3339))
 	case storage.StateFailed:
+		if j.Category == storage.CategoryUnsafeToRepeat {
+			return fmt.Sprintf("nothing: look at the site whether it was done; semel retry %d sends it again", j.ID)
+		}
 		return fmt.Sprintf("nothing: run semel retry %d to try again", j.ID)
 	default:
 		return "nothing: its observation is committed"

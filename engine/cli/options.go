@@ -55,6 +55,7 @@ func engineSource(s *config.Source) engine.Source {
 		Targets:     s.Targets,
 		Header:      s.RequestHeader(),
 		Timeout:     s.Timeout,
+		Sticky:      s.Sticky,
 		Gone:        s.Gone == config.GoneRecord,
 		Priority:    int8(s.Priority), // config bounds it
 		Write:       storage.WriteMode(s.Write),
@@ -65,6 +66,12 @@ func engineSource(s *config.Source) engine.Source {
 	}
 	for _, p := range s.Proxies {
 		out.Proxies = append(out.Proxies, p.Name)
+	}
+	for _, step := range s.Steps {
+		out.Steps = append(out.Steps, engine.Step{
+			Name: step.Name, URL: step.URL, Method: step.Method, Header: step.RequestHeader(),
+			Body: step.Body, Captures: step.Captures, Once: !step.Repeatable,
+		})
 	}
 	for category, policy := range s.Retry {
 		out.Retry[category] = engine.RetryPolicy(policy)

@@ -38,7 +38,7 @@ username = "env:USER_X"
 password = "env:PASS_X"
 session = "10m"
 [source.full]
-url = "https://site.example/{n}"
+sticky = "20m"
 targets = [{ n = "1" }]
 key = "{n}"
 identity = ["target", "scope"]
@@ -62,6 +62,16 @@ max = "7s"
 version = 6
 [source.full.parser.fields]
 title = { css = "h1" }
+[[source.full.step]]
+name = "form"
+url = "https://site.example/{n}"
+capture = { token = { css = "input" } }
+[[source.full.step]]
+name = "send"
+url = "https://site.example/send/{token}"
+method = "POST"
+headers = { Accept = "text/html" }
+form = { n = "{n}" }
 [source.plain]
 url = "https://site.example/"
 [source.plain.parser.fields]
@@ -121,6 +131,14 @@ func TestEngineSource(t *testing.T) {
 		Limits:      engine.Limits{Attempts: 2, Time: time.Hour, Bytes: 1000, Rescues: 4},
 		Retry:       map[storage.Category]engine.RetryPolicy{storage.CategoryReadTimeout: {Attempts: 3, Base: 5 * time.Second, Max: 7 * time.Second}},
 		Fingerprint: c.Sources[0].IdentityFingerprint,
+		Sticky:      20 * time.Minute,
+		Steps: []engine.Step{
+			{Name: "form", URL: c.Sources[0].URL, Method: "GET", Header: http.Header{}, Captures: c.Sources[0].Steps[0].Captures},
+			{
+				Name: "send", URL: c.Sources[0].Steps[1].URL, Method: "POST", Header: http.Header{"Accept": {"text/html"}},
+				Body: c.Sources[0].Steps[1].Body, Once: true,
+			},
+		},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

@@ -139,7 +139,7 @@ func attemptOutcome(at api.Attempt) string {
 
 // reachedText is how far an attempt came and what it cost.
 func reachedText(at api.Attempt) string {
-	text := "phase " + dash(at.Phase)
+	text := stepText(at.Step) + "phase " + dash(at.Phase)
 	if at.Status != 0 {
 		text += fmt.Sprintf(", status %d", at.Status)
 	}
@@ -150,6 +150,14 @@ func reachedText(at api.Attempt) string {
 		text += ", proxy says " + plain(at.ProxyCode)
 	}
 	return text + fmt.Sprintf(", %s up, %s down", bytesText(at.BytesUp), bytesText(at.BytesDown))
+}
+
+// stepText says which step of a workflow the rest is about.
+func stepText(step string) string {
+	if step == "" {
+		return ""
+	}
+	return "step " + plain(step) + ", "
 }
 
 func dash(text string) string {

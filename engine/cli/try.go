@@ -48,6 +48,7 @@ type trial struct {
 	Category  *string       `json:"category"` // null: it parsed
 	Reason    string        `json:"reason,omitempty"`
 	Gone      bool          `json:"gone,omitempty"`
+	Step      string        `json:"step,omitempty"` // of a workflow, where it ended
 	Phase     string        `json:"phase,omitempty"`
 	Status    int           `json:"status"`
 	FinalURL  string        `json:"final_url,omitempty"`
@@ -145,7 +146,7 @@ func (a *app) showTrial(source string, t engine.Trial) error {
 
 func newTrial(source string, t engine.Trial) trial {
 	out := trial{
-		Source: source, Key: t.Key, Reason: t.Reason, Gone: t.Gone,
+		Source: source, Key: t.Key, Reason: t.Reason, Gone: t.Gone, Step: t.Attempt.Step,
 		Phase: t.Attempt.Phase, Status: t.Attempt.Status, FinalURL: t.Attempt.FinalURL,
 		Endpoint: t.Attempt.Endpoint, Country: t.Attempt.Country,
 		BytesUp: t.Attempt.BytesUp, BytesDown: t.Attempt.BytesDown,
@@ -174,7 +175,7 @@ func (a *app) trialText(t engine.Trial) error {
 		if at.Endpoint != "" {
 			via = " through " + at.Endpoint
 		}
-		a.notef("status %d, reached phase %s%s, %s up, %s down", at.Status, at.Phase, via, bytesText(at.BytesUp), bytesText(at.BytesDown))
+		a.notef("%sstatus %d, reached phase %s%s, %s up, %s down", stepText(at.Step), at.Status, at.Phase, via, bytesText(at.BytesUp), bytesText(at.BytesDown))
 		if at.FinalURL != "" {
 			a.notef("page %s", plain(at.FinalURL))
 		}

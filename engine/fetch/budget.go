@@ -32,15 +32,16 @@ func NewBudget(bytes int64) *Budget {
 // budgetStep is what a body asks for at once: most pages fit into one.
 const budgetStep = 256 << 10
 
-// Share is one body's part of a Budget. It is for one goroutine; the nil Share
-// has no bound.
+// Share is the part of a Budget of one body, or of several (Keep). It is for one
+// goroutine; the nil Share has no bound.
 type Share struct {
 	budget *Budget
 	taken  int64
+	kept   int64 // of taken, by bodies before this one
 	beyond bool
 }
 
-// Share begins an empty share. Free it when the body is no longer held.
+// Share begins an empty share. Free it when nothing of it is held any longer.
 func (b *Budget) Share() *Share { return &Share{budget: b} }
 
 // Free gives everything back. The share may then be used again.
@@ -49,13 +50,16 @@ func (s *Share) Free() {
 		<-s.budget.beyond
 	}
 	s.budget.left.Release(s.taken)
-	s.taken, s.beyond = 0, false
+	s.taken, s.kept, s.beyond = 0, 0, false
 }
+
+// Keep goes on with the next body while those before it are held, too.
+func (s *Share) Keep() { s.kept = s.taken }
 
 // grow makes the share at least size bytes, waiting for that if need be. alive
 // is called while it waits: the wait is ours, not the site's.
 func (s *Share) grow(ctx context.Context, size int64, alive func()) error {
-	for s != nil && s.taken < size && !s.beyond {
+	for s != nil && s.taken-s.kept < size && !s.beyond {
 		if err := s.step(ctx, alive); err != nil {
 			return fmt.Errorf("%w: %w", errNoShare, err)
 		}
