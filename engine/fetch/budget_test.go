@@ -112,3 +112,28 @@ func TestAnnouncedBodyOverTheByteLimit(t *testing.T) {
 		t.Errorf("got %v after %d bytes", err, trace.BytesDown)
 	}
 }
+
+// Bodies that are held while the next one comes count beside it, and are given
+// back with it.
+func TestShareKeeps(t *testing.T) {
+	const budget = 4 * budgetStep
+	b := NewBudget(budget)
+	s := b.Share()
+	for n := range 4 {
+		if err := s.grow(t.Context(), budgetStep, nil); err != nil || s.taken != int64(n+1)*budgetStep {
+			t.Fatalf("body %d: %d bytes are taken (%v)", n+1, s.taken, err)
+		}
+		s.Keep()
+	}
+	if b.left.TryAcquire(1) {
+		t.Error("more than the budget is left")
+	}
+	s.Free()
+	if err := s.grow(t.Context(), budgetStep, nil); err != nil || s.taken != budgetStep {
+		t.Errorf("a freed share takes %d bytes (%v)", s.taken, err)
+	}
+	s.Free()
+	if !b.left.TryAcquire(budget) {
+		t.Error("a freed share kept something")
+	}
+}
