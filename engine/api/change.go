@@ -10,20 +10,23 @@ import (
 
 // transition is a change of jobs.
 type transition struct {
-	from  storage.JobState // where jobs are not named, only those in this state; "": in any
-	apply func(tx *storage.Tx, id uint64) (*storage.Job, error)
+	from   storage.JobState // where jobs are not named, only those in this state; "": in any
+	apply  func(tx *storage.Tx, id uint64) (*storage.Job, error)
+	spares func(*storage.Job) bool // where jobs are not named, not these; nil: none
 }
 
-// Retry implements Service.
+// Retry implements Service. What must not be sent again by itself is not swept
+// along with the rest of a source: somebody has to mean it.
 func (l *Local) Retry(ctx context.Context, s Selection, fn func(Job) error) error {
-	return l.change(ctx, s, fn, transition{storage.StateFailed, (*storage.Tx).RequeueJob})
+	unsafe := func(j *storage.Job) bool { return j.Sent != "" && s.Category != storage.CategoryUnsafeToRepeat }
+	return l.change(ctx, s, fn, transition{storage.StateFailed, (*storage.Tx).RequeueJob, unsafe})
 }
 
 // Cancel implements Service.
 func (l *Local) Cancel(ctx context.Context, s Selection, fn func(Job) error) error {
 	return l.change(ctx, s, fn, transition{"", func(tx *storage.Tx, id uint64) (*storage.Job, error) {
 		return tx.CancelJob(id, nil)
-	}})
+	}, nil})
 }
 
 // change applies a transition to the jobs selected: those named by reference
@@ -80,6 +83,9 @@ func (l *Local) changeMatching(ctx context.Context, s Selection, tell func([]Job
 		return err
 	}
 	err := l.eachJob(ctx, JobFilter{Source: s.Source, State: t.from, Category: s.Category}, func(j *storage.Job) error {
+		if t.spares != nil && t.spares(j) {
+			return nil
+		}
 		if ids = append(ids, j.ID); len(ids) == pageRows {
 			return flush()
 		}

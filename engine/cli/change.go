@@ -18,6 +18,8 @@ func (a *app) retryCommand() *cobra.Command {
 		Short: "Send failed jobs back to pending",
 		Long: `Send failed jobs back to pending, their limits counted anew: those named by id or
 key, all of them or none, or all failed ones of a source. The next run works them.
+Jobs with a request that must not be repeated and may have been sent are left out
+of a source's, unless their category, unsafe_to_repeat, is named.
 
 ` + exits(exitDone, exitFailed, exitUsage, exitConfig, exitStore, exitUnreadable),
 		Example: "  semel retry 12 15\n  semel retry --source catalog --category read_timeout",
