@@ -119,7 +119,7 @@ func (a *attempt) fetch(ctx context.Context, st *staging, r *result) *fetch.Page
 func (a *attempt) openSession() (s *fetch.Session, giveBack func(good bool), err error) {
 	pool := a.engine.pools[a.proxy]
 	if a.src.Sticky > 0 {
-		s, err = pool.GetFresh(a.job.Country)
+		s, err = pool.GetFresh(a.job.Country, a.src.Sticky)
 		return s, func(bool) { s.Close() }, err
 	}
 	s, err = pool.Get(a.engine.now(), a.job.Country)

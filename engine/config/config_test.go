@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"semel/engine/intake"
+	"semel/engine/proxy"
 	"semel/storage"
 )
 
@@ -119,7 +120,7 @@ parser.version = 9
 	if header.Get("Accept") != "text/html" || header.Get("X-Api-Key") != "secret-of-K" {
 		t.Errorf("headers = %v", header)
 	}
-	endpoint, err := s.Proxies[0].Proxy.Endpoint("US", "")
+	endpoint, err := s.Proxies[0].Proxy.Endpoint(proxy.Exit{Country: "US"})
 	if err != nil {
 		t.Fatal(err)
 	}

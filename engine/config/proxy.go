@@ -39,7 +39,17 @@ func (l *loader) proxy(t *table) Proxy {
 		l.proxyFault(t, fault)
 	}
 	p.Proxy = made
+	if made != nil {
+		l.keep(t.get("session"), p.Session, made)
+	}
 	return p
+}
+
+// keep checks that a proxy's provider keeps an exit for so long.
+func (l *loader) keep(at *node, wanted time.Duration, p *proxy.Proxy) {
+	if longest := p.MaxKeep(); longest > 0 && wanted > longest {
+		l.wrong(at, "must be at most %s: the provider keeps no exit for longer", shortDuration(longest))
+	}
 }
 
 // loginTemplate reads a template of a login, in which the secret is a variable:

@@ -118,7 +118,7 @@ func newProxy(t testing.TB, spec proxy.Spec) *proxy.Proxy {
 // endpointOf is the login at a gateway's URL.
 func endpointOf(t testing.TB, url string) *proxy.Endpoint {
 	t.Helper()
-	e, err := newProxy(t, proxy.Spec{URL: url}).Endpoint("", "")
+	e, err := newProxy(t, proxy.Spec{URL: url}).Endpoint(proxy.Exit{})
 	if err != nil {
 		t.Fatal(err)
 	}

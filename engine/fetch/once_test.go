@@ -98,7 +98,7 @@ func TestCookiesOfFreshSessions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPool(t, opts)
 			fresh := func() *Session {
-				s, err := p.GetFresh("")
+				s, err := p.GetFresh("", 0)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -135,7 +135,7 @@ func TestCookiesOfFreshSessions(t *testing.T) {
 				}
 			}
 			p.Close()
-			if _, err := p.GetFresh(""); err != ErrClosed {
+			if _, err := p.GetFresh("", 0); err != ErrClosed {
 				t.Errorf("a closed pool gave %v", err)
 			}
 		})

@@ -49,17 +49,18 @@ func (p *Pool) Get(now time.Time, country string) (*Session, error) {
 	if s != nil || err != nil {
 		return s, err
 	}
-	if s, err = p.newSession(p.opts.Session, country); err != nil {
+	if s, err = p.newSession(p.opts.Session, proxy.Exit{Country: country, Keep: p.opts.TTL}); err != nil {
 		return nil, err
 	}
 	s.created = now
 	return s, nil
 }
 
-// GetFresh returns a session that nobody has used or will use again: with a new
-// session id where the proxy has such, and cookies that stay as long as it does.
-// The caller closes it. Its errors are those of Get.
-func (p *Pool) GetFresh(country string) (*Session, error) {
+// GetFresh returns a session that nobody has used or will use again, kept by the
+// gateway for so long: with a new session id where the proxy has such, in the
+// form that had better fail than go on from another exit, and with cookies that
+// stay as long as it does. The caller closes it. Its errors are those of Get.
+func (p *Pool) GetFresh(country string, keep time.Duration) (*Session, error) {
 	p.mu.Lock()
 	closed := p.closed
 	p.mu.Unlock()
@@ -71,12 +72,13 @@ func (p *Pool) GetFresh(country string) (*Session, error) {
 	if p.direct != nil {
 		return NewSession(opts), nil
 	}
-	return p.newSession(opts, strings.ToUpper(country))
+	return p.newSession(opts, proxy.Exit{Country: strings.ToUpper(country), Keep: keep, Strict: true})
 }
 
 // newSession makes a session with a new session id.
-func (p *Pool) newSession(opts Options, country string) (*Session, error) {
-	endpoint, err := p.opts.Proxy.Endpoint(country, p.opts.Proxy.NewSessionID())
+func (p *Pool) newSession(opts Options, exit proxy.Exit) (*Session, error) {
+	exit.Session = p.opts.Proxy.NewSessionID()
+	endpoint, err := p.opts.Proxy.Endpoint(exit)
 	if err != nil {
 		return nil, fmt.Errorf("choosing an exit: %w", err)
 	}

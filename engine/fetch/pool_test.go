@@ -69,6 +69,17 @@ func TestPoolKeepsSessions(t *testing.T) {
 	}
 }
 
+func TestPoolAsksForItsTTL(t *testing.T) {
+	timed := newProxy(t, proxy.Spec{URL: "http://127.0.0.1:1", PasswordTemplate: "{password}[_session-{session}][_lifetime-{ttl}]"})
+	for ttl, want := range map[time.Duration]bool{10 * time.Minute: true, 0: false} {
+		s := take(t, newPool(t, PoolOptions{Proxy: timed, TTL: ttl}), noon, "")
+		password, _ := s.opts.Endpoint.URL().User.Password()
+		if strings.HasSuffix(password, "_lifetime-10") != want || strings.Contains(password, "_lifetime") != want {
+			t.Errorf("TTL %s: password %s", ttl, password)
+		}
+	}
+}
+
 func TestPoolDropsBadSessions(t *testing.T) {
 	p := newPool(t, PoolOptions{Proxy: sessions(t, "http://127.0.0.1:1"), TTL: time.Minute})
 	s := take(t, p, noon, "")

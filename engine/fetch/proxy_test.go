@@ -128,7 +128,7 @@ func TestTwoSessionsAreTwoTunnels(t *testing.T) {
 	}})
 	p := newProxy(t, proxy.Spec{URL: g.URL(), PasswordTemplate: "{password}[_session-{session}]"})
 	for _, id := range []string{"aaaaaaaa", "bbbbbbbb"} {
-		e, err := p.Endpoint("", id)
+		e, err := p.Endpoint(proxy.Exit{Session: id})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,7 +281,7 @@ func TestWrongLogin(t *testing.T) {
 	plain, secure := serve(t, hello), serveTLS(t, hello)
 	g := startGateway(t, gateway.Options{})
 	p := newProxy(t, proxy.Spec{URL: g.URL(), Username: testUser, Password: "wrong-secret"})
-	e, err := p.Endpoint("", "")
+	e, err := p.Endpoint(proxy.Exit{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestWrongLogin(t *testing.T) {
 		t.Errorf("CONNECT: got %+v, %v", trace, err)
 	}
 	p = newProxy(t, proxy.Spec{URL: g.SOCKSURL(), Username: testUser, Password: "wrong-secret"})
-	if e, err = p.Endpoint("", ""); err != nil {
+	if e, err = p.Endpoint(proxy.Exit{}); err != nil {
 		t.Fatal(err)
 	}
 	_, trace, err = get(t, open(t, Options{Endpoint: &e}), plain.URL)
@@ -314,7 +314,7 @@ func TestSOCKSWithoutLogin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := p.Endpoint("", "")
+	e, err := p.Endpoint(proxy.Exit{})
 	if err != nil {
 		t.Fatal(err)
 	}

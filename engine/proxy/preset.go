@@ -1,62 +1,63 @@
 package proxy
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/text/language"
 	"golang.org/x/text/language/display"
 )
 
-// preset is one provider's syntax.
+// preset is one provider's syntax. Its zero fields say "no such thing", or what their comments say.
 type preset struct {
 	name     string
 	url      string // the gateway unless the config names another
 	username string // template
 	password string // template
-	country  countryForm
+
+	// The templates of a session that fails with its exit, where they differ
+	// from the others.
+	strictUsername string
+	strictPassword string
+
+	country    countryForm
+	exceptions map[string]string // countries that the provider spells in a way of its own, by ISO code
 
 	sessionAlphabet string
 	sessionLength   int
 
-	doc string // where the syntax was read, and whether it was tried against the gateway
+	ttlUnit   time.Duration // what {ttl} counts, rounded up; 0: minutes
+	ttlSuffix string        // stands after the number
+	maxKeep   time.Duration // longest that an exit can be kept; 0: not known
+
+	deadExit string // what becomes of a session whose exit dies; for people
+	doc      string // where all this was read, and whether it was tried against the gateway; for people
 }
 
 // countryForm is how a provider spells a country.
 type countryForm int
 
 const (
-	countryISO2 countryForm = iota // US
-	countryName                    // UnitedStates: English name without spaces
+	countryUpper countryForm = iota // US
+	countryLower                    // us
+	countryName                     // UnitedStates: English name without spaces
 )
 
 // Session ids of lower-case letters and digits, eight long, fit every provider
-// whose rule is known and that takes letters.
+// whose rule is known and that takes letters; eight digits fit the others.
 const (
 	lowerAlnum    = "abcdefghijklmnopqrstuvwxyz0123456789"
+	digits        = "123456789" // without the one that no number begins with
 	sessionLength = 8
 )
-
-// presets are the known providers, by name.
-var presets = []preset{
-	{
-		name:            "packetstream",
-		url:             "http://proxy.packetstream.io:31112",
-		username:        "{username}",
-		password:        "{password}[_country-{country}][_session-{session}]",
-		country:         countryName,
-		sessionAlphabet: lowerAlnum,
-		sessionLength:   sessionLength,
-		doc: "not verified; ports: github.com/packetstream/packetstream-examples; " +
-			"suffixes on the password: public code of third parties that agrees",
-	},
-}
 
 // custom is the syntax of a gateway of the user's own.
 var custom = preset{
 	username:        "{username}",
 	password:        "{password}",
-	country:         countryISO2,
 	sessionAlphabet: lowerAlnum,
 	sessionLength:   sessionLength,
 }
@@ -96,16 +97,36 @@ func parseCountry(code string) (string, bool) {
 	return code, true
 }
 
-// spell writes a parsed country in the form f. It is false where that form is
-// not known for certain: a name that a gateway does not know may give an exit
-// in any country.
-func (f countryForm) spell(code string) (string, bool) {
-	if code == "" || f == countryISO2 {
-		return code, true
+// spellCountry writes a parsed country as the provider wants it. It is false
+// where that is not known for certain: a name that a gateway does not know may
+// give an exit in any country.
+func (p preset) spellCountry(code string) (string, bool) {
+	if own, exception := p.exceptions[code]; exception {
+		return own, true
 	}
+	switch p.country {
+	case countryLower:
+		return strings.ToLower(code), true
+	case countryName:
+		return englishName(code)
+	}
+	return code, true
+}
+
+// englishName is false for names that are not plain words.
+func englishName(code string) (string, bool) {
 	name := display.English.Regions().Name(language.MustParseRegion(code))
 	name = strings.TrimSuffix(name, " SAR China")
 	name = strings.ReplaceAll(name, " ", "")
 	foreign := func(r rune) bool { return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z') }
 	return name, name != "" && !strings.ContainsFunc(name, foreign)
+}
+
+// spellTTL writes how long an exit is to be kept, "" for 0.
+func (p preset) spellTTL(keep time.Duration) string {
+	if keep <= 0 {
+		return ""
+	}
+	unit := cmp.Or(p.ttlUnit, time.Minute)
+	return strconv.FormatInt(int64((keep+unit-1)/unit), 10) + p.ttlSuffix
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 )
 
 var (
@@ -17,12 +18,16 @@ var (
 	// express it, or they need one and none was given.
 	ErrCountry = errors.New("country not possible")
 	// ErrSession: the proxy's templates cannot express a session, or need one
-	// and none was given.
+	// and none was given, or its provider keeps no exit for so long.
 	ErrSession = errors.New("session not possible")
 )
 
 // socksLimit is the longest user name or password of RFC 1929, in bytes.
 const socksLimit = 255
+
+// longestKeep is how long an exit may be wanted where its provider sets no
+// limit, for the check of lengths.
+const longestKeep = 365 * 24 * time.Hour
 
 // Spec is one [proxy.NAME] of the config, secrets already read.
 type Spec struct {
@@ -35,17 +40,33 @@ type Spec struct {
 	PasswordTemplate string // "" : the preset's, else "{password}"
 }
 
+// Exit is what a login asks for. The zero Exit is any, and at most gateways a
+// new one for each connection.
+type Exit struct {
+	Country string        // ISO 3166, two letters in either case; "" for any
+	Session string        // an id as NewSessionID makes them; "" for none
+	Keep    time.Duration // how long the session's exit is wanted; 0: the gateway's own time
+
+	// Strict: the session had better fail than go on from another exit. Where
+	// the provider has no such form, the ordinary one is used.
+	Strict bool
+}
+
 // Proxy is a checked Spec. It is immutable and safe for concurrent use.
 type Proxy struct{ *config }
 
 type config struct {
-	name      string
-	preset    preset
-	gateway   url.URL // scheme and host:port only
-	templates struct{ username, password template }
-	username  secret
-	password  secret
+	name     string
+	preset   preset
+	gateway  url.URL // scheme and host:port only
+	ordinary form
+	strict   form
+	username secret
+	password secret
 }
+
+// form is the templates of one kind of login.
+type form struct{ username, password template }
 
 // secret is a text that fmt and encoders cannot reach, under no verb and in no
 // field, exported or not: they print a function as its address.
@@ -61,33 +82,44 @@ func New(spec Spec) (*Proxy, error) {
 		return nil, fmt.Errorf("provider: %q is not known; known are %s", spec.Provider, strings.Join(Providers(), ", "))
 	}
 	c := &config{name: spec.Name, preset: set, username: keep(spec.Username), password: keep(spec.Password)}
-	faults := []error{
-		c.setGateway(cmp.Or(spec.URL, set.url)),
-		setTemplate(&c.templates.username, "username_template", cmp.Or(spec.UsernameTemplate, set.username)),
-		setTemplate(&c.templates.password, "password_template", cmp.Or(spec.PasswordTemplate, set.password)),
+	var faults [5]error
+	faults[0] = c.setGateway(cmp.Or(spec.URL, set.url))
+	c.ordinary.username, c.strict.username, faults[1] = readTemplate("username_template", spec.UsernameTemplate, set.username, set.strictUsername)
+	c.ordinary.password, c.strict.password, faults[2] = readTemplate("password_template", spec.PasswordTemplate, set.password, set.strictPassword)
+	if spec.Provider != "" {
+		faults[3] = needed("username", spec.Username)
+		faults[4] = needed("password", spec.Password)
 	}
-	if spec.Provider != "" && spec.Username == "" {
-		faults = append(faults, errors.New("username: missing"))
-	}
-	if spec.Provider != "" && spec.Password == "" {
-		faults = append(faults, errors.New("password: missing"))
-	}
-	if err := errors.Join(faults...); err != nil {
+	if err := errors.Join(faults[:]...); err != nil {
 		return nil, err
 	}
-	if err := c.checkLogin(values{spec.Username, spec.Password, c.longestCountry(), c.newSessionID()}); err != nil {
+	if err := c.checkWhole(); err != nil {
 		return nil, err
 	}
 	return &Proxy{c}, nil
 }
 
-func setTemplate(t *template, setting, text string) error {
-	parsed, err := parseTemplate(text)
-	if err != nil {
-		return fmt.Errorf("%s: %w", setting, err)
+func needed(setting, value string) error {
+	if value == "" {
+		return fmt.Errorf("%s: missing", setting)
 	}
-	*t = parsed
 	return nil
+}
+
+// readTemplate parses the user's own template, which stands for both forms,
+// else the preset's two.
+func readTemplate(setting, own, usualText, strictText string) (ordinary, strict template, err error) {
+	ordinary, err = parseTemplate(cmp.Or(own, usualText))
+	if err == nil {
+		strict, err = parseTemplate(cmp.Or(own, strictText, usualText))
+	}
+	if _, required := ordinary.uses(varTTL); required {
+		err = errors.New(`{ttl} must stand in brackets: there is none with session = "attempt"`)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", setting, err)
+	}
+	return ordinary, strict, nil
 }
 
 // setGateway reads the gateway's URL. Errors of url.Parse print the URL with
@@ -133,9 +165,25 @@ func defaultPort(scheme string) (string, error) {
 
 func (c *config) socks() bool { return strings.HasPrefix(c.gateway.Scheme, "socks5") }
 
-// checkLogin holds what the protocol to the gateway can carry.
-func (c *config) checkLogin(v values) error {
-	user, pass := c.templates.username.fill(v), c.templates.password.fill(v)
+// checkWhole checks what no template shows alone, with the longest login that
+// can come up.
+func (c *config) checkWhole() error {
+	if timed, _ := c.uses(varTTL); timed && !c.takesSession() {
+		return errors.New("username_template, password_template: {ttl} is a session's, and there is no {session}")
+	}
+	country := "US"
+	if c.preset.country == countryName {
+		country = "UnitedArabEmirates"
+	}
+	v := values{
+		username: c.username(), password: c.password(),
+		country: country, session: c.newSessionID(), ttl: c.preset.spellTTL(cmp.Or(c.preset.maxKeep, longestKeep)),
+	}
+	return cmp.Or(c.checkLogin(c.ordinary.fill(v)), c.checkLogin(c.strict.fill(v)))
+}
+
+// checkLogin holds a login against what the protocol to the gateway can carry.
+func (c *config) checkLogin(user, pass string) error {
 	switch {
 	case c.socks() && (len(user) > socksLimit || len(pass) > socksLimit):
 		return fmt.Errorf("username, password: with their suffixes each must be at most %d bytes for SOCKS5", socksLimit)
@@ -147,20 +195,17 @@ func (c *config) checkLogin(v values) error {
 	return nil
 }
 
-// longestCountry is a country whose spelling is among the longest, for the
-// check of lengths.
-func (c *config) longestCountry() string {
-	if c.preset.country == countryName {
-		return "UnitedArabEmirates"
-	}
-	return "US"
+func (f form) fill(v values) (username, password string) {
+	return f.username.fill(v), f.password.fill(v)
 }
 
 func (c *config) uses(variable string) (anywhere, required bool) {
-	a1, r1 := c.templates.username.uses(variable)
-	a2, r2 := c.templates.password.uses(variable)
+	a1, r1 := c.ordinary.username.uses(variable)
+	a2, r2 := c.ordinary.password.uses(variable)
 	return a1 || a2, r1 || r2
 }
+
+func (c *config) takesSession() bool { anywhere, _ := c.uses(varSession); return anywhere }
 
 // Name is the proxy's name in the config.
 func (p *Proxy) Name() string { return p.name }
@@ -172,7 +217,11 @@ func (p *Proxy) TakesCountry() bool { anywhere, _ := p.uses(varCountry); return 
 func (p *Proxy) NeedsCountry() bool { _, required := p.uses(varCountry); return required }
 
 // TakesSession reports whether the login can ask for a session.
-func (p *Proxy) TakesSession() bool { anywhere, _ := p.uses(varSession); return anywhere }
+func (p *Proxy) TakesSession() bool { return p.takesSession() }
+
+// MaxKeep is the longest that the provider keeps a session's exit, 0 where no
+// limit is known.
+func (p *Proxy) MaxKeep() time.Duration { return p.preset.maxKeep }
 
 // CheckCountry reports, as an ErrCountry, why Endpoint would refuse the
 // country; "" is any.
@@ -196,47 +245,56 @@ func (p *Proxy) spellCountry(country string) (string, error) {
 	if !p.TakesCountry() {
 		return "", fmt.Errorf("%w: the templates of proxy %s have no {country}", ErrCountry, p.name)
 	}
-	spelled, certain := p.preset.country.spell(code)
+	spelled, certain := p.preset.spellCountry(code)
 	if !certain {
 		return "", fmt.Errorf("%w: the name of %s that provider %s takes is not known", ErrCountry, code, p.preset.name)
 	}
 	return spelled, nil
 }
 
-// Endpoint makes the login for a country (ISO 3166, two letters in either
-// case, "" for any) and a session id ("" for none). Its errors are ErrCountry
-// and ErrSession.
-func (p *Proxy) Endpoint(country, session string) (Endpoint, error) {
-	spelled, err := p.spellCountry(country)
+// Endpoint makes the login for an exit. Its errors are ErrCountry and
+// ErrSession.
+func (p *Proxy) Endpoint(x Exit) (Endpoint, error) {
+	country, err := p.spellCountry(x.Country)
 	if err != nil {
 		return Endpoint{}, err
 	}
-	if err := p.checkSession(session); err != nil {
+	if err := p.checkSession(x); err != nil {
 		return Endpoint{}, err
 	}
-	v := values{p.username(), p.password(), spelled, session}
-	if err := p.checkLogin(v); err != nil {
+	v := values{username: p.username(), password: p.password(), country: country, session: x.Session}
+	if x.Session != "" {
+		v.ttl = p.preset.spellTTL(x.Keep)
+	}
+	form := p.ordinary
+	if x.Strict {
+		form = p.strict
+	}
+	user, pass := form.fill(v)
+	if err := p.checkLogin(user, pass); err != nil {
 		return Endpoint{}, fmt.Errorf("proxy %s: %w", p.name, err)
 	}
 	return Endpoint{&login{
 		proxy:    p,
-		country:  strings.ToUpper(country),
-		session:  session,
-		username: keep(p.templates.username.fill(v)),
-		password: keep(p.templates.password.fill(v)),
+		country:  strings.ToUpper(x.Country),
+		session:  x.Session,
+		username: keep(user),
+		password: keep(pass),
 	}}, nil
 }
 
-func (p *Proxy) checkSession(session string) error {
-	anywhere, required := p.uses(varSession)
+func (p *Proxy) checkSession(x Exit) error {
+	_, required := p.uses(varSession)
 	switch {
-	case session == "" && required:
+	case x.Session == "" && required:
 		return fmt.Errorf("%w: the templates of proxy %s need one", ErrSession, p.name)
-	case session != "" && !anywhere:
+	case x.Session != "" && !p.takesSession():
 		return fmt.Errorf("%w: the templates of proxy %s have no {session}", ErrSession, p.name)
+	case p.MaxKeep() > 0 && x.Keep > p.MaxKeep():
+		return fmt.Errorf("%w: provider %s keeps an exit for at most %s, not %s", ErrSession, p.preset.name, p.MaxKeep(), x.Keep)
 	}
 	outside := func(r rune) bool { return !strings.ContainsRune(p.preset.sessionAlphabet, r) }
-	if strings.ContainsFunc(session, outside) {
+	if strings.ContainsFunc(x.Session, outside) {
 		return fmt.Errorf("%w: an id of proxy %s may hold only %s", ErrSession, p.name, p.preset.sessionAlphabet)
 	}
 	return nil

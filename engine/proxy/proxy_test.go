@@ -34,9 +34,9 @@ func mustNew(t *testing.T, spec Spec) *Proxy {
 	return p
 }
 
-func mustEndpoint(t *testing.T, p *Proxy, country, session string) Endpoint {
+func mustEndpoint(t *testing.T, p *Proxy, x Exit) Endpoint {
 	t.Helper()
-	e, err := p.Endpoint(country, session)
+	e, err := p.Endpoint(x)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func mustEndpoint(t *testing.T, p *Proxy, country, session string) Endpoint {
 }
 
 func TestTemplates(t *testing.T) {
-	full := values{"u", "p", "US", "s1"}
+	full := values{"u", "p", "US", "s1", "30"}
 	tests := []struct {
 		template string
 		values   values
@@ -59,6 +59,11 @@ func TestTemplates(t *testing.T) {
 		{"{password}[_country-{country}][_session-{session}]", values{password: "p", session: "s1"}, "p_session-s1"},
 		{"[a{country}b{session}c]d", values{country: "US"}, "d"},
 		{"[a{country}b{session}c]d", full, "aUSbs1cd"},
+		{"{username}[-{country}-{session}|-{country}|-any]", full, "u-US-s1"},
+		{"{username}[-{country}-{session}|-{country}|-any]", values{username: "u", country: "US"}, "u-US"},
+		{"{username}[-{country}-{session}|-{country}|-any]", values{username: "u", session: "s1"}, "u-any"},
+		{"[a{session}|]{username}", values{username: "u"}, "u"},
+		{"{username}|x[_session-{session}][_lifetime-{ttl}m]", full, "u|x_session-s1_lifetime-30m"},
 		{"{username};country={country};x=%.+", full, "u;country=US;x=%.+"},
 		{"{username}", values{username: "a{password}[b]", password: "secret"}, "a{password}[b]"},
 	}
@@ -76,7 +81,7 @@ func TestTemplates(t *testing.T) {
 
 func TestBadTemplates(t *testing.T) {
 	for template, want := range map[string]string{
-		"{user}":                   "unknown variable {user}: there are {username}, {password}, {country} and {session}",
+		"{user}":                   "unknown variable {user}: there are {username}, {password}, {country}, {session}, {ttl}",
 		"{}":                       "unknown variable {}",
 		"{username":                "a { is not closed",
 		"username}":                "a } without its {",
@@ -86,6 +91,10 @@ func TestBadTemplates(t *testing.T) {
 		"[{country}[_{session}]":   "a [ within another",
 		"{username}[_rotate]":      "[_rotate] holds no variable",
 		"{username}[]":             "[] holds no variable",
+		"[rotate|{session}]":       `[rotate|{session}]: what stands after "rotate" is never taken`,
+		"[{session}||x]":           `[{session}||x]: what stands after "" is never taken`,
+		"[{session}|{count}]":      "unknown variable {count}",
+		"{username}-{ttl}":         `{ttl} must stand in brackets: there is none with session = "attempt"`,
 		"[{session]}":              "a { is not closed",
 		"{username}[{sess}{count}": "a [ is not closed",
 	} {
@@ -98,10 +107,10 @@ func TestBadTemplates(t *testing.T) {
 
 func TestTemplateNeverPanics(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.StringOfN(rapid.RuneFrom([]rune("[]{}a{username}{session}-")), 0, 40, -1).Draw(t, "template")
+		text := rapid.StringOfN(rapid.RuneFrom([]rune("[]{}|a{username}{session}{ttl}-")), 0, 40, -1).Draw(t, "template")
 		parsed, err := parseTemplate(text)
 		if err == nil {
-			_ = parsed.fill(values{"u", "p", "", ""})
+			_ = parsed.fill(values{"u", "p", "", "", ""})
 		}
 	})
 }
@@ -114,7 +123,7 @@ func TestNewRefuses(t *testing.T) {
 		want string
 	}{
 		{"nothing", Spec{}, "url: missing (or name a provider)"},
-		{"unknown provider", Spec{Provider: "packetstram"}, `provider: "packetstram" is not known; known are packetstream`},
+		{"unknown provider", Spec{Provider: "packetstram"}, `provider: "packetstram" is not known; known are ` + strings.Join(Providers(), ", ")},
 		{"no scheme", Spec{URL: "gw.example:1080"}, "url: no host; it should look like http://gateway.example:8080"},
 		{"no scheme, address", Spec{URL: "10.0.0.1:1080"}, "url: not a URL such as http://gateway.example:8080"},
 		{"scheme", Spec{URL: "ftp://gw.example"}, "url: the scheme must be http, https, socks5 or socks5h"},
@@ -130,6 +139,8 @@ func TestNewRefuses(t *testing.T) {
 		{"no login for a provider", Spec{Provider: "packetstream"}, "username: missing\npassword: missing"},
 		{"several", Spec{URL: "http://gw.example/x", UsernameTemplate: "{x", PasswordTemplate: "]"},
 			"url: only scheme, host and port belong there\nusername_template: a { is not closed\npassword_template: a ] without its [, or a [ within another"},
+		{"time without session", Spec{URL: "http://gw.example", PasswordTemplate: "{password}[-{ttl}]"},
+			"username_template, password_template: {ttl} is a session's, and there is no {session}"},
 		{"colon", Spec{URL: "http://gw.example", Username: "a:hunter2"}, "username: an HTTP proxy takes none with a colon"},
 		{"long for SOCKS5", Spec{URL: "socks5://gw.example", Username: "hunter2", Password: long}, "username, password: with their suffixes each must be at most 255 bytes for SOCKS5"},
 		{"long for SOCKS5 with its suffix", Spec{URL: "socks5://gw.example", Username: long[:250], Password: "hunter2", UsernameTemplate: "{username}[-{session}]"},
@@ -161,7 +172,7 @@ func TestGatewayAddress(t *testing.T) {
 		"http://[2001:db8::1]:8080/": "http [2001:db8::1]:8080",
 		"http://[2001:db8::1]":       "http [2001:db8::1]:80",
 	} {
-		e := mustEndpoint(t, mustNew(t, Spec{URL: text}), "", "")
+		e := mustEndpoint(t, mustNew(t, Spec{URL: text}), Exit{})
 		if got := e.Scheme() + " " + e.Addr(); got != want {
 			t.Errorf("%s is %s, want %s", text, got, want)
 		}
@@ -169,7 +180,6 @@ func TestGatewayAddress(t *testing.T) {
 }
 
 func TestEndpointLogin(t *testing.T) {
-	// Expected strings as in proxies.md §1.1.
 	tests := []struct {
 		name             string
 		spec             Spec
@@ -177,12 +187,6 @@ func TestEndpointLogin(t *testing.T) {
 		scheme, user     string
 		pass, addr       string
 	}{
-		{"packetstream", Spec{Provider: "packetstream", Username: "U", Password: "AUTHKEY"}, "US", "abcd1234",
-			"http", "U", "AUTHKEY_country-UnitedStates_session-abcd1234", "proxy.packetstream.io:31112"},
-		{"packetstream without session", Spec{Provider: "packetstream", Username: "U", Password: "AUTHKEY"}, "gb", "",
-			"http", "U", "AUTHKEY_country-UnitedKingdom", "proxy.packetstream.io:31112"},
-		{"packetstream anywhere", Spec{Provider: "packetstream", Username: "U", Password: "AUTHKEY"}, "", "",
-			"http", "U", "AUTHKEY", "proxy.packetstream.io:31112"},
 		{"packetstream by SOCKS5", Spec{Provider: "packetstream", Username: "U", Password: "AUTHKEY", URL: "socks5h://proxy.packetstream.io:31113"}, "DE", "",
 			"socks5h", "U", "AUTHKEY_country-Germany", "proxy.packetstream.io:31113"},
 		{"own template", Spec{URL: "http://gw.example", UsernameTemplate: "customer-{username}-cc-{country}[-sessid-{session}]"}, "US", "abc12345",
@@ -192,7 +196,7 @@ func TestEndpointLogin(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			e := mustEndpoint(t, mustNew(t, test.spec), test.country, test.session)
+			e := mustEndpoint(t, mustNew(t, test.spec), Exit{Country: test.country, Session: test.session})
 			u, err := url.Parse(e.URL().String()) // what a string would carry
 			if err != nil {
 				t.Fatal(err)
@@ -210,7 +214,7 @@ func TestEndpointLogin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := mustEndpoint(t, p, "", ""); e.HasLogin() || e.URL().String() != "http://gw.example:80" {
+	if e := mustEndpoint(t, p, Exit{}); e.HasLogin() || e.URL().String() != "http://gw.example:80" {
 		t.Errorf("an open proxy got a login: %s", e.URL())
 	}
 }
@@ -240,7 +244,7 @@ func TestCountryIsNeverWidened(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := test.proxy.Endpoint(test.country, "")
+			_, err := test.proxy.Endpoint(Exit{Country: test.country})
 			check := test.proxy.CheckCountry(test.country)
 			if fmt.Sprint(err) != fmt.Sprint(check) {
 				t.Errorf("CheckCountry says %v, Endpoint %v", check, err)
@@ -272,7 +276,7 @@ func TestCountryNames(t *testing.T) {
 		"HK": "HongKong", "NZ": "NewZealand", "KR": "SouthKorea",
 		"TR": "Turkey", "CI": "", "MM": "", "BA": "",
 	} {
-		got, certain := countryName.spell(code)
+		got, certain := preset{country: countryName}.spellCountry(code)
 		if certain != (want != "") || certain && got != want {
 			t.Errorf("%s is %q (%t), want %q", code, got, certain, want)
 		}
@@ -296,7 +300,7 @@ func TestSessions(t *testing.T) {
 		{required, "", false}, {required, "abcd1234", true},
 		{optional, "abcd-123", false}, {optional, "a_country-DE", false}, {optional, "ABCD1234", false},
 	} {
-		_, err := test.proxy.Endpoint("", test.session)
+		_, err := test.proxy.Endpoint(Exit{Session: test.session})
 		if (err == nil) != test.fine || err != nil && !errors.Is(err, ErrSession) {
 			t.Errorf("session %q: got %v", test.session, err)
 		}
@@ -313,11 +317,11 @@ func TestSessions(t *testing.T) {
 
 func TestSessionHash(t *testing.T) {
 	p := mustNew(t, Spec{Provider: "packetstream"})
-	none, a, b := mustEndpoint(t, p, "", ""), mustEndpoint(t, p, "US", "aaaaaaaa"), mustEndpoint(t, p, "US", "bbbbbbbb")
+	none, a, b := mustEndpoint(t, p, Exit{}), mustEndpoint(t, p, Exit{Country: "US", Session: "aaaaaaaa"}), mustEndpoint(t, p, Exit{Country: "US", Session: "bbbbbbbb"})
 	if none.SessionHash() != "" || len(a.SessionHash()) != 12 || a.SessionHash() == b.SessionHash() {
 		t.Errorf("got %q %q %q", none.SessionHash(), a.SessionHash(), b.SessionHash())
 	}
-	if a.SessionHash() != mustEndpoint(t, p, "DE", "aaaaaaaa").SessionHash() {
+	if a.SessionHash() != mustEndpoint(t, p, Exit{Country: "DE", Session: "aaaaaaaa"}).SessionHash() {
 		t.Error("the hash is not the session's")
 	}
 }
@@ -347,7 +351,7 @@ func TestNothingPrintsTheLogin(t *testing.T) {
 		URL: "http://gw.example:8080", PasswordTemplate: "{password}[_country-{country}][_session-{session}]",
 	}
 	p := mustNew(t, spec)
-	e := mustEndpoint(t, p, "US", "abcd1234")
+	e := mustEndpoint(t, p, Exit{Country: "US", Session: "abcd1234"})
 	withLogin := spec
 	withLogin.URL = "http://" + testUser + ":" + url.QueryEscape(testPass) + "@gw.example"
 	type unexported struct { // fmt calls no methods in here
@@ -371,7 +375,7 @@ func TestNothingPrintsTheLogin(t *testing.T) {
 	if e.String() != "home (http://gw.example:8080 country=US)" || p.String() != "home (http://gw.example:8080)" {
 		t.Errorf("got %s and %s", e, p)
 	}
-	if got := mustEndpoint(t, p, "", "").String(); got != "home (http://gw.example:8080)" {
+	if got := mustEndpoint(t, p, Exit{}).String(); got != "home (http://gw.example:8080)" {
 		t.Errorf("got %s", got)
 	}
 	if got := fmt.Sprint(Endpoint{}); got != "no endpoint" {
@@ -384,7 +388,7 @@ func TestNothingPrintsTheLogin(t *testing.T) {
 }
 
 func TestRedact(t *testing.T) {
-	e := mustEndpoint(t, mustNew(t, Spec{Provider: "packetstream", Username: "login77", Password: "sekret99"}), "US", "abcd1234")
+	e := mustEndpoint(t, mustNew(t, Spec{Provider: "packetstream", Username: "login77", Password: "sekret99"}), Exit{Country: "US", Session: "abcd1234"})
 	basic := base64.StdEncoding.EncodeToString([]byte("login77:sekret99_country-UnitedStates_session-abcd1234"))
 	for text, want := range map[string]string{
 		"":                              "",
@@ -398,20 +402,8 @@ func TestRedact(t *testing.T) {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}
-	tiny := mustEndpoint(t, mustNew(t, Spec{URL: "http://h", Username: "a", Password: "b"}), "", "")
+	tiny := mustEndpoint(t, mustNew(t, Spec{URL: "http://h", Username: "a", Password: "b"}), Exit{})
 	if got := tiny.Redact("a bad banana"); got != "a bad banana" {
 		t.Errorf("letters were taken out: %q", got)
-	}
-}
-
-func TestPresetTable(t *testing.T) {
-	for _, p := range presets {
-		if p.doc == "" || p.sessionLength == 0 || p.url == "" {
-			t.Errorf("%s lacks a field", p.name)
-		}
-		mustNew(t, Spec{Provider: p.name})
-	}
-	if len(Providers()) != len(presets) {
-		t.Error("Providers lacks one")
 	}
 }

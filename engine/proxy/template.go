@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -12,10 +13,13 @@ const (
 	varPassword = "password"
 	varCountry  = "country"
 	varSession  = "session"
+	varTTL      = "ttl"
 )
 
+var variables = []string{varUsername, varPassword, varCountry, varSession, varTTL}
+
 // values are what a template is filled with.
-type values struct{ username, password, country, session string }
+type values struct{ username, password, country, session, ttl string }
 
 func (v values) get(name string) string {
 	switch name {
@@ -25,18 +29,23 @@ func (v values) get(name string) string {
 		return v.password
 	case varCountry:
 		return v.country
-	default:
+	case varSession:
 		return v.session
+	default:
+		return v.ttl
 	}
 }
 
 // part is either text or a variable.
 type part struct{ text, variable string }
 
-// segment is a run of parts; an optional one stood in brackets.
+// alternative is a run of parts.
+type alternative []part
+
+// segment is what stands in brackets, or between them.
 type segment struct {
-	parts    []part
-	optional bool
+	alternatives []alternative // of a bracket, in order of preference; else one
+	optional     bool          // it stood in brackets
 }
 
 // template is a parsed template. Its text may be shown: secrets come in
@@ -46,82 +55,98 @@ type template []segment
 func parseTemplate(text string) (template, error) {
 	var t template
 	for text != "" {
-		optional := text[0] == '['
-		var body string
-		switch {
-		case optional:
-			inner, rest, closed := strings.Cut(text[1:], "]")
+		var s segment
+		var err error
+		if text[0] == '[' {
+			body, rest, closed := strings.Cut(text[1:], "]")
 			if !closed {
 				return nil, errors.New("a [ is not closed")
 			}
-			body, text = inner, rest
-		default:
+			s, err = parseBracket(body)
+			text = rest
+		} else {
 			end := strings.IndexByte(text, '[')
 			if end < 0 {
 				end = len(text)
 			}
-			body, text = text[:end], text[end:]
+			var only alternative
+			only, err = parseParts(text[:end])
+			s.alternatives = []alternative{only}
+			text = text[end:]
 		}
-		s, err := parseSegment(body)
 		if err != nil {
 			return nil, err
-		}
-		s.optional = optional
-		if optional && !s.hasVariable() {
-			return nil, fmt.Errorf("[%s] holds no variable", body)
 		}
 		t = append(t, s)
 	}
 	return t, nil
 }
 
-// parseSegment parses what stands between brackets.
-func parseSegment(body string) (segment, error) {
-	var s segment
-	if strings.ContainsAny(body, "[]") {
-		return s, errors.New("a ] without its [, or a [ within another")
-	}
-	for body != "" {
-		text, rest, opened := strings.Cut(body, "{")
-		if strings.Contains(text, "}") {
-			return s, errors.New("a } without its {")
+// parseBracket parses the alternatives of a bracket.
+func parseBracket(body string) (segment, error) {
+	s := segment{optional: true}
+	texts := strings.Split(body, "|")
+	for i, text := range texts {
+		a, err := parseParts(text)
+		switch {
+		case err != nil:
+			return s, err
+		case len(texts) == 1 && !a.hasVariable():
+			return s, fmt.Errorf("[%s] holds no variable", body)
+		case i < len(texts)-1 && !a.hasVariable():
+			return s, fmt.Errorf("[%s]: what stands after %q is never taken, since that holds no variable", body, text)
 		}
-		if text != "" {
-			s.parts = append(s.parts, part{text: text})
-		}
-		if !opened {
-			return s, nil
-		}
-		name, after, closed := strings.Cut(rest, "}")
-		if !closed {
-			return s, errors.New("a { is not closed")
-		}
-		switch name {
-		case varUsername, varPassword, varCountry, varSession:
-		default:
-			return s, fmt.Errorf("unknown variable {%s}: there are {username}, {password}, {country} and {session}", name)
-		}
-		s.parts = append(s.parts, part{variable: name})
-		body = after
+		s.alternatives = append(s.alternatives, a)
 	}
 	return s, nil
 }
 
-func (s segment) hasVariable() bool {
-	for _, p := range s.parts {
-		if p.variable != "" {
-			return true
-		}
+// parseParts parses text with variables.
+func parseParts(text string) (alternative, error) {
+	var a alternative
+	if strings.ContainsAny(text, "[]") {
+		return nil, errors.New("a ] without its [, or a [ within another")
 	}
-	return false
+	for text != "" {
+		before, rest, opened := strings.Cut(text, "{")
+		if strings.Contains(before, "}") {
+			return nil, errors.New("a } without its {")
+		}
+		if before != "" {
+			a = append(a, part{text: before})
+		}
+		if !opened {
+			return a, nil
+		}
+		name, after, closed := strings.Cut(rest, "}")
+		if !closed {
+			return nil, errors.New("a { is not closed")
+		}
+		if !slices.Contains(variables, name) {
+			return nil, fmt.Errorf("unknown variable {%s}: there are {%s}", name, strings.Join(variables, "}, {"))
+		}
+		a = append(a, part{variable: name})
+		text = after
+	}
+	return a, nil
+}
+
+func (a alternative) hasVariable() bool {
+	return slices.ContainsFunc(a, func(p part) bool { return p.variable != "" })
+}
+
+func (a alternative) uses(variable string) bool { return slices.Contains(a, part{variable: variable}) }
+
+func (a alternative) lacksValue(v values) bool {
+	return slices.ContainsFunc(a, func(p part) bool { return p.variable != "" && v.get(p.variable) == "" })
 }
 
 // uses reports whether the variable stands in t, and whether it stands outside
 // brackets, where it cannot be left out.
 func (t template) uses(variable string) (anywhere, required bool) {
 	for _, s := range t {
-		for _, p := range s.parts {
-			if p.variable == variable {
+		for _, a := range s.alternatives {
+			if a.uses(variable) {
 				anywhere = true
 				required = required || !s.optional
 			}
@@ -134,13 +159,9 @@ func (t template) uses(variable string) (anywhere, required bool) {
 func (t template) fill(v values) string {
 	var b strings.Builder
 	for _, s := range t {
-		if s.optional && s.lacksValue(v) {
-			continue
-		}
-		for _, p := range s.parts {
-			if p.variable == "" {
-				b.WriteString(p.text)
-			} else {
+		for _, p := range s.choose(v) {
+			b.WriteString(p.text)
+			if p.variable != "" {
 				b.WriteString(v.get(p.variable))
 			}
 		}
@@ -148,11 +169,12 @@ func (t template) fill(v values) string {
 	return b.String()
 }
 
-func (s segment) lacksValue(v values) bool {
-	for _, p := range s.parts {
-		if p.variable != "" && v.get(p.variable) == "" {
-			return true
+// choose is the first alternative that lacks no value, nil if all do.
+func (s segment) choose(v values) alternative {
+	for _, a := range s.alternatives {
+		if !s.optional || !a.lacksValue(v) {
+			return a
 		}
 	}
-	return false
+	return nil
 }
