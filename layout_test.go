@@ -19,7 +19,7 @@ var arrows = map[string][]string{
 	"semel/engine/config":       {"engine/intake", "engine/fetch", "engine/proxy", "storage", "parser"},
 	"semel/engine/intake":       {"storage", "parser"},
 	"semel/engine/fetch":        {"engine/proxy"},
-	"semel/engine/proxy":        {},
+	"semel/engine/proxy":        {"storage"},
 	"semel/engine/gateway":      {},
 	"semel/storage":             {"failpoint"},
 	"semel/storage/storagetest": {"storage"},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"semel/engine/fetch"
+	"semel/engine/proxy"
 	"semel/parser"
 	"semel/storage"
 )
@@ -37,19 +38,28 @@ type exchange struct {
 	trace   fetch.Trace
 	err     error
 	proxied bool
-	worked  bool // the session had got an answer before this exchange
-	unread  bool // no rule reads the page, whatever it holds
+	gateway proxy.Endpoint // that it went through; the zero one when direct
+	worked  bool           // the session had got an answer before this exchange
+	unread  bool           // no rule reads the page, whatever it holds
 }
 
-// judge is the only map from what happened to a category. It gives nil for a
-// page that the parser should see. The order matters: our own limits and
-// decisions first, then the gateway, then the site.
+// classify says what an answer of the gateway's own means.
+func (x exchange) classify(a proxy.Answer) storage.Category {
+	a.Worked = x.worked
+	return x.gateway.Classify(a)
+}
+
+// judge is the only map from what happened to a category; a gateway's own
+// answer it leaves to proxy.Endpoint.Classify. It gives nil for a page that the
+// parser should see. The order matters: our own limits and decisions first,
+// then the gateway, then the site.
 func judge(x exchange, now time.Time) *failure {
 	if x.err != nil {
 		return judgeError(x, now)
 	}
 	if x.trace.ProxyOrigin {
-		f := fail(gatewayCategory(x.page.Status, x.worked), "the proxy answered %s", statusText(x.page.Status))
+		said := proxy.Answer{Status: x.page.Status, Reason: x.page.Reason, Header: x.page.Header, Body: string(x.page.Body)}
+		f := fail(x.classify(said), "the proxy answered %s", statusText(x.page.Status))
 		f.retryAfter = retryAfter(x.page.Header, now)
 		return f
 	}
@@ -116,13 +126,13 @@ func errorCategory(x exchange) storage.Category {
 	case errors.As(err, &crash):
 		return storage.CategoryInternal
 	case errors.As(err, &robots) && robots.ProxyOrigin:
-		return gatewayCategory(robots.Status, x.worked)
+		return x.classify(proxy.Answer{Status: robots.Status, Reason: robots.Reason, Header: robots.Header, Body: robots.Body})
 	case errors.As(err, &robots):
 		return storage.CategoryRobotsUnavailable
 	case errors.As(err, &connect):
-		return gatewayCategory(connect.Status, x.worked)
+		return x.classify(proxy.Answer{Status: connect.Status, Reason: connect.Reason, Header: connect.Header, Body: connect.Body})
 	case errors.As(err, &socks):
-		return socksCategory(socks.Reply, x.worked)
+		return x.classify(proxy.Answer{SOCKS: true, Status: int(socks.Reply)})
 	case errors.Is(err, fetch.ErrGateway):
 		return storage.CategoryProxyUnreachable
 	case isCertificate(err):
@@ -191,47 +201,6 @@ func isCertificate(err error) bool {
 	)
 	return errors.As(err, &verify) || errors.As(err, &host) || errors.As(err, &record) || errors.As(err, &alert) ||
 		errors.Is(err, http.ErrSchemeMismatch)
-}
-
-// gatewayCategory maps a gateway's own answer, to CONNECT or to a plain
-// request. Providers differ; these are the readings that most of them share.
-func gatewayCategory(status int, worked bool) storage.Category {
-	switch status {
-	case http.StatusProxyAuthRequired, http.StatusUnauthorized: // tinyproxy answers 401 to a wrong password
-		return storage.CategoryProxyAuth
-	case http.StatusPaymentRequired:
-		return storage.CategoryProxyQuota
-	case http.StatusTooManyRequests:
-		return storage.CategoryProxyLimited
-	case 490, 525:
-		return storage.CategoryExitUnavailable
-	case http.StatusBadGateway:
-		if worked {
-			return storage.CategorySessionLost
-		}
-		return storage.CategoryExitConnect
-	}
-	if status >= 500 || status == http.StatusRequestTimeout || status == 499 {
-		return storage.CategoryExitConnect
-	}
-	return storage.CategoryProxyDenied
-}
-
-func socksCategory(reply fetch.SOCKSReply, worked bool) storage.Category {
-	switch reply {
-	case fetch.SOCKSAuth:
-		return storage.CategoryProxyAuth
-	case fetch.SOCKSNotAllowed:
-		return storage.CategoryProxyDenied
-	case fetch.SOCKSGeneralFailure, fetch.SOCKSTTLExpired:
-		return storage.CategoryExitUnavailable
-	case fetch.SOCKSOther, fetch.SOCKSNoCommand, fetch.SOCKSNoAddressType:
-		return storage.CategoryProxyUnreachable
-	}
-	if worked {
-		return storage.CategorySessionLost
-	}
-	return storage.CategoryExitConnect
 }
 
 // challengeMarks stand in the pages that ask for proof of a person, and in no

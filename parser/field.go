@@ -17,7 +17,7 @@ type field struct {
 	many     bool
 	required bool
 	step     string // workflow step whose page is read; "": the last one's
-	ownURL   bool // links resolve against the final URL alone: the value is of no HTML page
+	ownURL   bool   // links resolve against the final URL alone: the value is of no HTML page
 
 	mapped  map[string]string // nil: no map
 	enum    []string

@@ -172,12 +172,12 @@ func (a *attempt) answered(req *http.Request, resp *http.Response) {
 	a.trace.ProxyOrigin = false
 	plain := req.URL.Scheme == "http" && a.session.httpProxy()
 	if plain {
-		code, origin := gatewayAnswer(resp)
-		a.trace.ProxyOrigin = origin
-		if origin {
-			a.trace.ProxyCode = a.session.redact(code)
+		endpoint := a.session.opts.Endpoint
+		a.trace.ProxyOrigin = endpoint.Owns(resp.StatusCode, resp.Header)
+		if a.trace.ProxyOrigin {
+			a.trace.ProxyCode = endpoint.Code(resp.Header)
 		}
-		a.trace.ProxyLoginOK = a.trace.ProxyLoginOK || !origin
+		a.trace.ProxyLoginOK = a.trace.ProxyLoginOK || !a.trace.ProxyOrigin
 	}
 	if !a.trace.ProxyOrigin {
 		a.session.worked.Store(true)

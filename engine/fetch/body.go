@@ -36,6 +36,7 @@ const (
 func (a *attempt) receive(req *http.Request, resp *http.Response) (*Page, error) {
 	p := &Page{
 		Status:         resp.StatusCode,
+		Reason:         shorten(reason(resp)),
 		Header:         resp.Header,
 		RequestURL:     a.req.URL,
 		FinalURL:       req.URL.String(),

@@ -39,7 +39,7 @@ func TestDoReturnsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Page{
-		Status: http.StatusTeapot, RequestURL: site.URL + "/p?x=1", FinalURL: site.URL + "/p?x=1",
+		Status: http.StatusTeapot, Reason: "I'm a teapot", RequestURL: site.URL + "/p?x=1", FinalURL: site.URL + "/p?x=1",
 		ContentType: "text/html", Charset: "utf-8", Body: []byte("<h1>héllo</h1>"),
 	}
 	if got := page.Header.Get("X-Seen"); got != "semel|yes" {

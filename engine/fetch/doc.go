@@ -28,6 +28,7 @@
 //     after Do has returned are the session's ([Session.LateBytes]).
 //   - When Do returns, no dial, tunnel or handshake of its goes on.
 //   - No error text and no ProxyCode holds the proxy's login. Headers, and a
-//     page that the gateway itself wrote (Trace.ProxyOrigin), are as received.
+//     page that the gateway itself wrote (Trace.ProxyOrigin), its Reason too,
+//     are as received.
 //   - Nothing in the environment (HTTP_PROXY, COLLY_…) changes anything.
 package fetch

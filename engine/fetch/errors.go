@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,6 +77,7 @@ func (e *TimeoutError) Timeout() bool { return true }
 // ConnectError is a proxy's refusal to make a tunnel.
 type ConnectError struct {
 	Status int
+	Reason string // what the status line says beside the number, at most 100 bytes, without the login
 	Header http.Header
 	Code   string // the gateway's own code, "" if it gave none; without the login
 	Body   string // at most 2 KiB of its explanation, without the login
@@ -83,8 +85,8 @@ type ConnectError struct {
 
 func (e *ConnectError) Error() string {
 	text := fmt.Sprintf("proxy answered %d", e.Status)
-	if name := http.StatusText(e.Status); name != "" {
-		text += " " + name
+	if reason := cmp.Or(e.Reason, http.StatusText(e.Status)); reason != "" {
+		text += " " + reason
 	}
 	if e.Code != "" {
 		text += " (" + e.Code + ")"

@@ -47,6 +47,7 @@ type Request struct {
 // it is text, in UTF-8 without a byte order mark.
 type Page struct {
 	Status      int
+	Reason      string      // what the status line says beside the number, at most 100 bytes
 	Header      http.Header // as received, Content-Encoding too
 	RequestURL  string      // as asked
 	FinalURL    string      // after redirects

@@ -18,7 +18,9 @@ var ErrRobotsUnavailable = errors.New("robots.txt is not available")
 type RobotsStatusError struct {
 	Status      int
 	ProxyOrigin bool        // the gateway's answer, not the site's
+	Reason      string      // as Page.Reason
 	Header      http.Header // may hold a Retry-After
+	Body        string      // of the gateway's answer, as received
 }
 
 func (e *RobotsStatusError) Error() string {
@@ -67,5 +69,9 @@ func FetchRobots(ctx context.Context, s *Session, u *url.URL, base Request) ([]b
 }
 
 func robotsStatus(p *Page, proxyOrigin bool) error {
-	return fmt.Errorf("%w: %w", ErrRobotsUnavailable, &RobotsStatusError{Status: p.Status, ProxyOrigin: proxyOrigin, Header: p.Header})
+	refusal := &RobotsStatusError{Status: p.Status, ProxyOrigin: proxyOrigin, Reason: p.Reason, Header: p.Header}
+	if proxyOrigin {
+		refusal.Body = string(p.Body)
+	}
+	return fmt.Errorf("%w: %w", ErrRobotsUnavailable, refusal)
 }

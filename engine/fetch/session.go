@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/net/publicsuffix"
+
+	"semel/engine/proxy"
 )
 
 const (
@@ -30,6 +32,7 @@ const (
 	// go (Oxylabs, Decodo).
 	idleConnTime = 45 * time.Second
 
+	shortLimit       = 100
 	connectBodyLimit = 2 << 10
 	connectBodyTime  = time.Second
 )
@@ -114,6 +117,15 @@ func (s *Session) EndpointString() string {
 		return ""
 	}
 	return s.opts.Endpoint.String()
+}
+
+// Endpoint is the proxy's login that the session uses, the zero one when
+// direct.
+func (s *Session) Endpoint() proxy.Endpoint {
+	if s.Direct() {
+		return proxy.Endpoint{}
+	}
+	return *s.opts.Endpoint
 }
 
 // Country is the ISO 3166 code of the exit that was asked for, "" for any.
@@ -215,19 +227,30 @@ func denyPrivate(_ context.Context, _, address string, _ syscall.RawConn) error 
 // explanation of a proxy that made no tunnel.
 func onConnectResponse(ctx context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
 	a := attemptOf(ctx)
-	code, marked := gatewayCode(resp.Header)
-	code = a.session.redact(code)
-	failed := resp.StatusCode != http.StatusOK || marked
+	code := a.session.opts.Endpoint.Code(resp.Header)
+	failed := resp.StatusCode != http.StatusOK || code != ""
 	a.connectAnswered(resp, code, !failed)
 	if !failed {
 		return nil
 	}
 	return &ConnectError{
 		Status: resp.StatusCode,
+		Reason: shorten(a.session.redact(reason(resp))),
 		Header: resp.Header,
 		Code:   code,
 		Body:   a.session.redact(a.connectBody(resp)),
 	}
+}
+
+// reason is what the status line says beside the number.
+func reason(resp *http.Response) string {
+	_, text, _ := strings.Cut(resp.Status, " ")
+	return text
+}
+
+// shorten makes a text of somebody else's fit for an error.
+func shorten(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), shortLimit)], "")
 }
 
 // connectBody reads the proxy's explanation. Its body may have no end, so the

@@ -1,13 +1,13 @@
-// Package proxy turns a configured proxy into endpoints: which gateway, which
-// login for which country and session.
+// Package proxy turns a configured proxy into endpoints, which gateway and
+// which login for which exit, and reads what gateways say of themselves.
 //
-// It answers for the template language, for the providers' syntax (a table,
-// see presets), and for secrecy: every type that holds a login prints as the
-// proxy's name and address, under every verb of fmt, in JSON, in text and in
-// slog. Only [Endpoint.URL] gives the login away.
+// It answers for the template language, for the providers' syntax and error
+// signs (one table, see presets), and for secrecy: every type that holds a
+// login prints as the proxy's name and address, under every verb of fmt, in
+// JSON, in text and in slog. Only [Endpoint.URL] gives the login away.
 //
 // It leaves to others: when to take a new session and how long to keep one
-// (fetch.Pool), and what a gateway's answers mean (engine).
+// (fetch.Pool), and what is to be done after an error (engine).
 //
 // A country that is asked for is never dropped: a proxy whose templates cannot
 // express it refuses to make the endpoint.

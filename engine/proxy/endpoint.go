@@ -28,6 +28,14 @@ type login struct {
 	password secret
 }
 
+// preset is the provider's; the zero Endpoint, of no proxy, has that of none.
+func (e Endpoint) preset() preset {
+	if e.login == nil {
+		return custom
+	}
+	return e.proxy.preset
+}
+
 // URL is the gateway with the login in it: a secret. Give it to the transport
 // and to nothing else.
 func (e Endpoint) URL() *url.URL {
@@ -67,6 +75,9 @@ func (e Endpoint) HasLogin() bool { return e.username() != "" || e.password() !=
 // error page of the gateway: user name, password, both with their suffixes,
 // and their base64.
 func (e Endpoint) Redact(text string) string {
+	if e.login == nil {
+		return text
+	}
 	for _, secret := range e.secrets() {
 		text = strings.ReplaceAll(text, secret, "[redacted]")
 	}

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/text/language/display"
 )
 
-// preset is one provider's syntax. Its zero fields say "no such thing", or what their comments say.
+// preset is one provider's syntax and its gateway's language. Its zero fields
+// say "no such thing", or what their comments say.
 type preset struct {
 	name     string
 	url      string // the gateway unless the config names another
@@ -32,6 +33,9 @@ type preset struct {
 	ttlUnit   time.Duration // what {ttl} counts, rounded up; 0: minutes
 	ttlSuffix string        // stands after the number
 	maxKeep   time.Duration // longest that an exit can be kept; 0: not known
+
+	marks []string // headers in which its gateway alone gives an error's code; the first present counts
+	rules []rule   // what its gateway's errors mean, before commonRules
 
 	deadExit string // what becomes of a session whose exit dies; for people
 	doc      string // where all this was read, and whether it was tried against the gateway; for people
@@ -54,12 +58,15 @@ const (
 	sessionLength = 8
 )
 
-// custom is the syntax of a gateway of the user's own.
+// custom is the syntax of a gateway of the user's own. It may be that of any
+// provider, so the marks and signs of all count.
 var custom = preset{
 	username:        "{username}",
 	password:        "{password}",
 	sessionAlphabet: lowerAlnum,
 	sessionLength:   sessionLength,
+	marks:           slices.Concat(brightdataMarks, oxylabsMarks),
+	rules:           slices.Concat(brightdataRules, dataimpulseRules, oxylabsRules),
 }
 
 // Providers returns the names of the known providers, sorted.

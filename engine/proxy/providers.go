@@ -1,6 +1,11 @@
 package proxy
 
-import "time"
+import (
+	"regexp"
+	"time"
+
+	"semel/storage"
+)
 
 // presets are the known providers, by name. Nothing here was tried against a
 // real gateway: "verified" is for whoever does it. A form for which no evidence
@@ -15,6 +20,8 @@ var presets = []preset{
 		country:         countryLower,
 		sessionAlphabet: lowerAlnum,
 		sessionLength:   sessionLength,
+		marks:           brightdataMarks,
+		rules:           brightdataRules,
 		deadExit:        "replaced without a word; strict: fails (502)",
 		doc: "not verified; username is the whole brd-customer-ID-zone-ZONE, password the zone's; no time to live in the login, an idle exit is let go (after 7 min by some); SOCKS5: port 22228; " +
 			"docs.brightdata.com: errorCatalog, keep_same_peer_in_session, rotate_ips; that the older ports are gone: third parties",
@@ -28,6 +35,7 @@ var presets = []preset{
 		sessionAlphabet: lowerAlnum,
 		sessionLength:   sessionLength,
 		maxKeep:         30 * time.Minute,
+		rules:           dataimpulseRules,
 		deadExit:        "replaced without a word",
 		doc: "not verified; username is the plan's login; SOCKS5: port 824; docs.dataimpulse.com: errors, session-id, session-interval, " +
 			"which grants a session 30 min and describes sessttl for the sticky ports only; a session without a country: third parties",
@@ -83,6 +91,7 @@ var presets = []preset{
 		sessionLength:   8, // exactly
 		ttlSuffix:       "m",
 		maxKeep:         7 * 24 * time.Hour,
+		rules:           []rule{{status: 503, category: storage.CategoryExitUnavailable}},
 		deadExit:        "replaced without a word",
 		doc:             "not verified; docs.iproyal.com: residential proxies, rotation, response codes; the gateway's address: third parties",
 	},
@@ -108,6 +117,8 @@ var presets = []preset{
 		sessionAlphabet: lowerAlnum,
 		sessionLength:   sessionLength,
 		maxKeep:         24 * time.Hour,
+		marks:           oxylabsMarks,
+		rules:           oxylabsRules,
 		deadExit:        "replaced without a word; strict: fails (502)",
 		doc: "not verified; username is the proxy user's, without the prefix customer-; SOCKS5: the same port; after 60 s without a request an exit is let go; " +
 			"developers.oxylabs.io: residential proxies, making requests, session control, additional information",
@@ -173,4 +184,39 @@ var presets = []preset{
 		doc: "not verified; username is the proxy user's, without suffixes; no time to live in the login, and none stated; SOCKS5: port 1080; " +
 			"apidocs.webshare.io: proxy connection",
 	},
+}
+
+// Bright Data: docs.brightdata.com, errorCatalog. The same codes come in
+// Proxy-Status, which replaces these headers in the course of 2026.
+var (
+	brightdataMarks = []string{"X-Brd-Err-Code", "X-Brd-Error", "X-Brd-Err-Msg"}
+
+	brightdataRules = []rule{
+		says(`^client_(1000\d|10010|10030|10040|10050)\b`, storage.CategoryProxyAuth),
+		says(`^client_(10020|10100)\b`, storage.CategoryProxyQuota), // suspended; usage limit
+		says(`^(client_10110|policy_2022\d)\b`, storage.CategoryProxyLimited),
+		says(`^(client_1006\d|peer_30030)\b`, storage.CategoryExitUnavailable),
+		says(`^(policy_20|client_102[56]0\b|kyc)`, storage.CategoryProxyDenied), // also with 402 and 502
+		says(`^target_400[01]1\b`, storage.CategoryDNS),                         // no such name; no address of the wanted kind
+		says(`^target_4002\d\b`, storage.CategoryExitConnect),
+	}
+)
+
+// Oxylabs: developers.oxylabs.io, residential proxies, additional information.
+var (
+	oxylabsMarks = []string{"X-Error-Description"}
+
+	oxylabsRules = []rule{
+		{status: 407, says: regexp.MustCompile(`(?i)traffic`), category: storage.CategoryProxyQuota},
+		says(`(?i)session (failed|ended)`, storage.CategorySessionLost),
+	}
+)
+
+// DataImpulse: docs.dataimpulse.com, errors.
+var dataimpulseRules = []rule{
+	says(`\bTRAFFIC_EXHAUSTED\b`, storage.CategoryProxyQuota),
+	says(`\bTHREADS_EXHAUSTED\b`, storage.CategoryProxyLimited),
+	says(`\bPORT_NOT_ALLOWED\b`, storage.CategoryProxyDenied),
+	says(`\bNO_HOST_CONNECTION\b`, storage.CategoryExitConnect),
+	says(`\bNO_RAY\b`, storage.CategoryExitUnavailable),
 }
