@@ -178,6 +178,7 @@ func (a *attempt) answered(req *http.Request, resp *http.Response) {
 			a.trace.ProxyCode = endpoint.Code(resp.Header)
 		}
 		a.trace.ProxyLoginOK = a.trace.ProxyLoginOK || !a.trace.ProxyOrigin
+		a.noteExit(resp.Header)
 	}
 	if !a.trace.ProxyOrigin {
 		a.session.worked.Store(true)
@@ -273,8 +274,17 @@ func (a *attempt) connectAnswered(resp *http.Response, code string, tunnel bool)
 	a.trace.ConnectStatus = resp.StatusCode
 	a.trace.ProxyCode = code
 	a.trace.ProxyLoginOK = a.trace.ProxyLoginOK || tunnel
+	a.noteExit(resp.Header)
 	if !tunnel {
 		a.trace.Header = resp.Header
+	}
+}
+
+// noteExit keeps the exit that a gateway's header shows. Callers hold the
+// mutex.
+func (a *attempt) noteExit(h http.Header) {
+	if ip := a.session.opts.Endpoint.ExitIP(h); ip != "" {
+		a.trace.ExitIP = ip
 	}
 }
 

@@ -82,6 +82,7 @@ type Trace struct {
 	ConnectStatus int         // status of the proxy's answer to CONNECT, 0 if none
 	ProxyOrigin   bool        // plain http: the answer is the gateway's own, not the site's
 	ProxyCode     string      // the gateway's own error code, "" if it gave none; holds no login
+	ExitIP        string      // the exit as the gateway last showed it (see proxy.Endpoint.ExitIP); "" if it did not, as over a kept tunnel
 	ProxyLoginOK  bool        // the gateway accepted the login during this Do
 	Hops          int         // requests sent: redirects and repeats count
 	Resent        int         // of Hops, repeats that net/http made because a kept connection had died

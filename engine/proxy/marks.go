@@ -69,6 +69,11 @@ func (e Endpoint) Owns(status int, h http.Header) bool {
 	return len(h.Values("Proxy-Authenticate")) > 0 || strings.HasPrefix(h.Get("Server"), "tinyproxy/")
 }
 
+// ExitIP is what the gateway shows of the exit that it used: its address, or a
+// text in its place that changes with it; "" where the provider shows none.
+// The header must be one as for Code.
+func (e Endpoint) ExitIP(h http.Header) string { return shorten(h.Get(e.preset().exitHeader)) }
+
 // shorten makes a header's text fit to be kept.
 func shorten(text string) string {
 	text = strings.ToValidUTF8(strings.TrimSpace(text), "?")

@@ -34,8 +34,9 @@ type preset struct {
 	ttlSuffix string        // stands after the number
 	maxKeep   time.Duration // longest that an exit can be kept; 0: not known
 
-	marks []string // headers in which its gateway alone gives an error's code; the first present counts
-	rules []rule   // what its gateway's errors mean, before commonRules
+	marks      []string // headers in which its gateway alone gives an error's code; the first present counts
+	rules      []rule   // what its gateway's errors mean, before commonRules
+	exitHeader string   // shows the exit's address in the gateway's answers
 
 	deadExit string // what becomes of a session whose exit dies; for people
 	doc      string // where all this was read, and whether it was tried against the gateway; for people

@@ -22,6 +22,7 @@ var presets = []preset{
 		sessionLength:   sessionLength,
 		marks:           brightdataMarks,
 		rules:           brightdataRules,
+		exitHeader:      "X-Brd-Ip",
 		deadExit:        "replaced without a word; strict: fails (502)",
 		doc: "not verified; username is the whole brd-customer-ID-zone-ZONE, password the zone's; no time to live in the login, an idle exit is let go (after 7 min by some); SOCKS5: port 22228; " +
 			"docs.brightdata.com: errorCatalog, keep_same_peer_in_session, rotate_ips; that the older ports are gone: third parties",

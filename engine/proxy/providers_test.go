@@ -228,3 +228,15 @@ func TestAnyLoginSurvives(t *testing.T) {
 		}
 	})
 }
+
+func TestExitIP(t *testing.T) {
+	h := http.Header{"X-Brd-Ip": {" 203.0.113.7 "}}
+	shows := mustEndpoint(t, mustNew(t, Spec{Provider: "brightdata"}), Exit{})
+	hides := mustEndpoint(t, mustNew(t, Spec{Provider: "oxylabs"}), Exit{})
+	if got := shows.ExitIP(h); got != "203.0.113.7" {
+		t.Errorf("got %q", got)
+	}
+	if got := shows.ExitIP(nil) + hides.ExitIP(h) + (Endpoint{}).ExitIP(h); got != "" {
+		t.Errorf("got %q", got)
+	}
+}
