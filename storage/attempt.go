@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"fmt"
 	"time"
 )
 
@@ -25,7 +26,7 @@ type Attempt struct {
 
 	Outcome  string
 	Category Category // "" when it completed
-	Reason   string   // the same for people; never a credential
+	Reason   string   // why it ended so, for people; never a credential
 
 	Phase         string // how far it came
 	Status        int    // last HTTP status of the site, 0: none
@@ -152,6 +153,16 @@ func (tx *Tx) saveAttempt(j *Job, a Attempt) error {
 		}
 	}
 	return tx.insert(bucketAttempt, attemptKey(j.ID, j.Generation), a.encode())
+}
+
+// attempt reads one attempt. Error: ErrNotFound.
+func (tx *Tx) attempt(job uint64, generation uint32) (Attempt, error) {
+	key := attemptKey(job, generation)
+	v := tx.get(bucketAttempt, key)
+	if v == nil {
+		return Attempt{}, fmt.Errorf("attempt %d of job %d: %w", generation, job, ErrNotFound)
+	}
+	return decodeAttempt(key, v)
 }
 
 // Attempts are a job's attempts, oldest first.

@@ -30,7 +30,8 @@ func (b Breach) String() string {
 // Check compares everything with everything: pages with bbolt's own check,
 // jobs with their indexes both ways, attempts and observations with jobs,
 // events with observations and jobs, outbox rows with events, kept pages with
-// their hashes and with what names them, counters with a recount. It gives what
+// their hashes and with what names them, validators with the attempts they are
+// of, counters with a recount. It gives what
 // does not agree, in the order in which it looked; an error means that it could
 // not look. While bbolt's pages are checked writers wait; the rest reads one
 // snapshot beside them (see View). It keeps nothing per job: memory grows with
@@ -44,7 +45,7 @@ func (s *Store) Check() ([]Breach, error) {
 	err = s.View(func(tx *Tx) error {
 		c := &checker{tx: tx, files: s.segments, counts: map[delta]int64{}, daysFrom: tx.daysFrom()}
 		for _, look := range []func(){
-			c.jobs, c.indexes, c.lanes, c.observations, c.events, c.outbox, c.keptPages,
+			c.jobs, c.indexes, c.lanes, c.observations, c.events, c.outbox, c.keptPages, c.validators,
 			c.sources, c.hosts, c.robots, c.meta, c.counters, // the last two judge what the others saw
 		} {
 			look()

@@ -38,7 +38,7 @@ var (
 
 // damagedStore is healthy and has some of everything. It is meant for a bubble,
 // whose clock stands, so that the same call always makes the same store.
-// damagedPage is what jobs that failed have kept.
+// damagedPage is what jobs that failed have kept, and jobLater.
 var damagedPage = KeepPage([]byte("<p>not what the rules want</p>"))
 
 func damagedStore(t *testing.T) *Store {
@@ -115,13 +115,20 @@ func fillOutcomes(tx *Tx) error {
 		})
 		return err
 	}
+	completeKept := func(id uint64, row NewObservation) error {
+		_, err := tx.CompleteJob(lease(id), Completion{
+			Attempt: Attempt{FinalURL: fmt.Sprint("http://h/", id), ParserVersion: 1, BytesUp: 1, BytesDown: 100, Kept: damagedPage, ContentType: "text/html"},
+			Mode:    WriteUpsert, Sinks: damagedSinks, Records: []NewObservation{row}, Validator: Validator{ETag: `"1"`},
+		})
+		return err
+	}
 	failed := func(id uint64) error {
 		return tx.FailJob(lease(id), Attempt{Category: CategoryTLS, Kept: damagedPage, ContentType: "text/html"}, Failure{Category: CategoryTLS, Sinks: damagedSinks})
 	}
 	return errors.Join(
 		complete(jobRescued, 3, NewObservation{Key: "gone", Gone: true}, NewObservation{Key: "y", Data: []byte(`{"v":null}`), Missing: []string{"v"}}),
 		complete(jobComplete, 1, NewObservation{Key: "a", Data: []byte(`{}`)}),
-		complete(jobLater, 1, NewObservation{Key: "a", Data: []byte(`{"v":1}`)}),
+		completeKept(jobLater, NewObservation{Key: "a", Data: []byte(`{"v":1}`)}),
 		tx.RetryJob(lease(jobRetryable), Attempt{Category: CategoryDNS, Reason: "no such host", BytesUp: 7, Proxy: "home"}, tx.Now.Add(time.Hour)),
 		failed(jobFailed), failed(jobRequeued),
 		tx.ReleaseJob(lease(jobPending), Attempt{Category: CategoryReleased}),
@@ -290,6 +297,7 @@ func TestCheckFinds(t *testing.T) {
 	for table, list := range map[string][]damage{
 		"jobs": jobDamage, "indexes": indexDamage, "attempts": attemptDamage, "rows": rowDamage,
 		"events": eventDamage, "names": nameDamage, "counters": counterDamage, "pages": keptDamage,
+		"validators": validatorDamage,
 	} {
 		for _, d := range list {
 			t.Run(table+" "+d.name, func(t *testing.T) {

@@ -326,7 +326,7 @@ var indexDamage = []damage{
 var attemptDamage = []damage{
 	{"garbage", put(bucketAttempt, attemptKey(jobFailed, 1), garbage), []Breach{
 		{"attempt", attemptKey(jobFailed, 1), "it cannot be read: record has an unknown version"},
-		{"page", damagedPage.Hash[:], "it says that 2 attempts name it, 1 do"},
+		{"page", damagedPage.Hash[:], "it says that 3 attempts name it, 2 do"},
 		{"counter", counterKey("s", "attempts/counted"), "it says 4, a recount gives 3"},
 		{"counter", counterKey("s", "duration/"), "the counters under it hold +1 attempts against a recount"},
 	}},
@@ -365,7 +365,7 @@ var attemptDamage = []damage{
 	}},
 	{"of no job", copyTo(bucketAttempt, attemptKey(jobFailed, 1), attemptKey(77, 1)), []Breach{
 		{"attempt", attemptKey(77, 1), "there is no job 77"},
-		{"page", damagedPage.Hash[:], "it says that 2 attempts name it, 3 do"},
+		{"page", damagedPage.Hash[:], "it says that 3 attempts name it, 4 do"},
 	}},
 	{"key cut", put(bucketAttempt, []byte("x"), garbage), []Breach{
 		{"attempt", []byte("x"), "its key is not a job's id and a generation"},
@@ -846,6 +846,7 @@ var keptDamage = []damage{
 	}},
 	{"page missing", remove(bucketPage, damagedPage.Hash[:]), []Breach{
 		{"attempt", attemptKey(jobFailed, 1), "there is no page " + damagedPage.Hash.String()},
+		{"attempt", attemptKey(jobLater, 1), "there is no page " + damagedPage.Hash.String()},
 		{"attempt", attemptKey(jobRequeued, 1), "there is no page " + damagedPage.Hash.String()},
 		{"segment", segmentKey(1), "it says 79 bytes in use, its pages take 0"},
 	}},
@@ -855,17 +856,17 @@ var keptDamage = []damage{
 	{"page of other bytes", copyTo(bucketPage, damagedPage.Hash[:], make([]byte, 32)), []Breach{
 		{"page", make([]byte, 32), "it cannot be read: its frame at 8 in SEGMENT: another frame or none stands there"},
 		{"segment", segmentKey(1), "it says 79 bytes in use, its pages take 158"},
-		{"page", make([]byte, 32), "it says that 2 attempts name it, 0 do"},
+		{"page", make([]byte, 32), "it says that 3 attempts name it, 0 do"},
 	}},
-	{"page in no segment", put(bucketPage, damagedPage.Hash[:], pagePlace{9, 8, 79, 2}.encode()), []Breach{
+	{"page in no segment", put(bucketPage, damagedPage.Hash[:], pagePlace{9, 8, 79, 3}.encode()), []Breach{
 		{"page", damagedPage.Hash[:], "there is no segment 9"},
 		{"segment", segmentKey(1), "it says 79 bytes in use, its pages take 0"},
 	}},
-	{"page behind the end", put(bucketPage, damagedPage.Hash[:], pagePlace{1, 9, 79, 2}.encode()), []Breach{
+	{"page behind the end", put(bucketPage, damagedPage.Hash[:], pagePlace{1, 9, 79, 3}.encode()), []Breach{
 		{"page", damagedPage.Hash[:], "it ends behind its segment 1"},
 	}},
 	{"page named more often", put(bucketPage, damagedPage.Hash[:], pagePlace{1, 8, 79, 1}.encode()), []Breach{
-		{"page", damagedPage.Hash[:], "it says that 1 attempts name it, 2 do"},
+		{"page", damagedPage.Hash[:], "it says that 1 attempts name it, 3 do"},
 	}},
 	{"segment garbage", put(bucketSegment, segmentKey(1), garbage), []Breach{
 		{"segment", segmentKey(1), "it cannot be read: record has an unknown version"},
@@ -887,6 +888,31 @@ var keptDamage = []damage{
 		{"page", damagedPage.Hash[:], "it cannot be read: its frame at 8 in SEGMENT: its bytes have another SHA-256"},
 	}},
 }
+
+// validatorDamage is to what asks for kept pages.
+var validatorDamage = []damage{
+	{"garbage", put(bucketValidator, damagedValidator, garbage), []Breach{
+		{"validator", damagedValidator, "it cannot be read: record has an unknown version"},
+	}},
+	{"of nothing", put(bucketValidator, damagedValidator, validatorRecord{Validator{}, jobLater, 1}.encode()), []Breach{
+		{"validator", damagedValidator, "it has neither an ETag nor a Last-Modified"},
+	}},
+	{"of no attempt", put(bucketValidator, damagedValidator, validatorRecord{Validator{ETag: "1"}, jobLater, 2}.encode()), []Breach{
+		{"validator", damagedValidator, "there is no attempt 2 of job 7"},
+	}},
+	{"of an attempt without a page", put(bucketValidator, damagedValidator, validatorRecord{Validator{ETag: "1"}, jobComplete, 1}.encode()), []Breach{
+		{"validator", damagedValidator, "attempt 1 of job 3 did not complete with a page that is kept"},
+	}},
+	{"of an attempt that failed", put(bucketValidator, damagedValidator, validatorRecord{Validator{ETag: "1"}, jobFailed, 1}.encode()), []Breach{
+		{"validator", damagedValidator, "attempt 1 of job 5 did not complete with a page that is kept"},
+		{"validator", damagedValidator, "attempt 1 of job 5 is of another source, target or country"},
+	}},
+	{"of another country", copyTo(bucketValidator, damagedValidator, validatorKey(JobKey{Source: "s", Target: "a"}, "DE")), []Breach{
+		{"validator", validatorKey(JobKey{Source: "s", Target: "a"}, "DE"), "attempt 1 of job 7 is of another source, target or country"},
+	}},
+}
+
+var damagedValidator = validatorKey(JobKey{Source: "s", Target: "a"}, "")
 
 // toSegment damages the file of the store's segment.
 func toSegment(do func(path string) error) func(*Tx) error {

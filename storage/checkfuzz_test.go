@@ -27,6 +27,7 @@ var undetectable = []struct {
 	{bucketRobots, "a robots.txt is what a site said; it is asked again within a day", func(e edit) bool {
 		return e.after == nil || readsAsRobots(e.after)
 	}},
+	{bucketValidator, "without one the page is fetched whole", func(e edit) bool { return e.after == nil }},
 	{bucketHost, "a gate is a time and nothing else; without one the host is asked, and answers", func(e edit) bool {
 		return e.after == nil || len(e.after) == 8
 	}},

@@ -39,6 +39,8 @@
 //	host     host                                       not asked before this time, u64
 //	page     SHA-256 of a kept page                     its segment, place and size there, attempts that name it
 //	segment  segment id u32                             its file, size and bytes in use (segment.go)
+//	validator
+//	         source 0 target | country         ETag, Last-Modified and the attempt whose page they are of
 //
 // Keys longer than 128 bytes in bucket key keep their first 96 bytes and the
 // xxhash of the whole; the text stands in the job and is compared, so a
@@ -56,6 +58,8 @@
 //     there is the only list of transitions.
 //   - A page that an attempt names is durable in its segment before the
 //     transaction that names it.
+//   - A validator leads to the last attempt that completed a job of its target,
+//     and that attempt's page is kept.
 //   - Prune deletes no job without a window, none that is open or that an
 //     observation came from, and no event that a sink waits for.
 //   - An observation is written only by the commit that completes its job: an

@@ -30,12 +30,13 @@ const (
 	bucketHost
 	bucketPage
 	bucketSegment
+	bucketValidator
 	bucketCount
 )
 
 var bucketNames = [bucketCount]string{
 	"meta", "source", "lane", "lanename", "job", "key", "ready", "wait", "lease",
-	"attempt", "obs", "event", "outbox", "counter", "robots", "host", "page", "segment",
+	"attempt", "obs", "event", "outbox", "counter", "robots", "host", "page", "segment", "validator",
 }
 
 // fillPercent is how full a page is packed when it splits. Buckets whose keys

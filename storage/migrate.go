@@ -16,7 +16,7 @@ var schemaKey = []byte("schema")
 var migrations = [schema]func(*bolt.Tx) error{
 	0: createBuckets(bucketNames[:bucketPage]...),
 	1: createBuckets(bucketNames[bucketPage], bucketNames[bucketSegment]), // an attempt of schema 1 reads as one without a page
-	2: createBuckets(),                                                    // a job or attempt of schema 2 reads as one without steps
+	2: createBuckets(bucketNames[bucketValidator]),                        // a job or attempt of schema 2 reads as one without steps
 }
 
 func createBuckets(names ...string) func(*bolt.Tx) error {

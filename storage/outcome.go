@@ -12,6 +12,8 @@ type Completion struct {
 	Records    []NewObservation
 	Duplicates int // equal rows that the page held more than once
 	Sinks      []Subscription
+
+	Validator Validator // of Attempt.Kept; zero: the site gave none that may be used
 }
 
 // Completed counts what became of a Completion's records.
@@ -29,6 +31,9 @@ func (tx *Tx) CompleteJob(l Lease, c Completion) (Completed, error) {
 	}
 	c.Attempt.Outcome = OutcomeComplete
 	if err := tx.saveAttempt(j, c.Attempt); err != nil {
+		return done, err
+	}
+	if err := tx.keepValidator(j, &c.Attempt, c.Validator); err != nil {
 		return done, err
 	}
 	tx.count(j.Key.Source, MetricComplete, 1)

@@ -238,7 +238,7 @@ func (tx *Tx) dropAttempts(j *Job, limit int) (int, error) {
 		if a.Page.IsZero() {
 			continue
 		}
-		if err := tx.dropPage(a.Page); err != nil {
+		if err := tx.letGo(j, &a); err != nil {
 			return 0, err
 		}
 	}
@@ -268,12 +268,23 @@ func (tx *Tx) forgetPage(k, v []byte) error {
 	if err != nil {
 		return err
 	}
-	h := a.Page
-	a.Page, a.ContentType = PageHash{}, ""
-	if err := tx.replace(bucketAttempt, k, v, a.encode()); err != nil {
+	j, err := tx.Job(a.Job)
+	if err != nil {
 		return err
 	}
-	return tx.dropPage(h)
+	if err := tx.letGo(j, &a); err != nil {
+		return err
+	}
+	a.Page, a.ContentType = PageHash{}, ""
+	return tx.replace(bucketAttempt, k, v, a.encode())
+}
+
+// letGo takes an attempt's page from it, and with it what asks for that page.
+func (tx *Tx) letGo(j *Job, a *Attempt) error {
+	if err := tx.dropValidator(j, a); err != nil {
+		return err
+	}
+	return tx.dropPage(a.Page)
 }
 
 // citations are the keys of the jobs that observations came from, as one bit

@@ -38,7 +38,7 @@ func TestSavedStores(t *testing.T) {
 			}
 			keep(t, s, "after the migration", []byte("<p>a page</p>"))
 			storagetest.Check(t, s)
-			if done := prune(t, s, storage.Retention{Attempts: time.Hour}); done.Attempts != 2 {
+			if done := prune(t, s, storage.Retention{Attempts: time.Second}); done.Attempts != 2 {
 				t.Errorf("pruned %+v", done)
 			}
 		})
