@@ -246,6 +246,8 @@ func judgeStatus(p *fetch.Page, now time.Time) *failure {
 		return &failure{category: storage.CategoryServerError, reason: text, retryAfter: after}
 	case s >= 400:
 		return fail(storage.CategoryClientError, "%s", text)
+	case s == http.StatusNotModified:
+		return fail(storage.CategoryContentType, "%s to a request that did not ask for that", text)
 	case s >= 300:
 		return fail(storage.CategoryRedirectLoop, "%s without a place to go", text)
 	case s < 200:

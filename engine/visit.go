@@ -37,6 +37,13 @@ func (v *visit) begin(n int, step *Step) {
 	}
 }
 
+// do makes a request and charges the attempt with it.
+func (v *visit) do(ctx context.Context, req fetch.Request) (*fetch.Page, fetch.Trace, error) {
+	page, trace, err := v.session.Do(ctx, req)
+	v.book(trace)
+	return page, trace, err
+}
+
 // allow answers for one hop. Its last word before a step that must not be
 // repeated is that step's mark: then waiting and robots.txt are over.
 func (v *visit) allow(ctx context.Context, u *url.URL) error {

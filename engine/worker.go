@@ -73,6 +73,8 @@ type result struct {
 	gone    bool // the page says that there is no such target
 	gateway bool // the page is the gateway's, not the site's, as far as that can be told
 	failure *failure
+
+	validator storage.Validator // of the page, where it is kept
 }
 
 // outcome is what an attempt wants written, and what was decided.
@@ -131,6 +133,9 @@ func (a *attempt) keep(page *fetch.Page, r *result) {
 		return
 	}
 	r.record.Kept, r.record.ContentType = storage.KeepPage(page.Body), page.ContentType
+	if len(a.src.Steps) == 0 { // only a plain GET can be asked for again like this
+		r.validator = validatorOf(page)
+	}
 }
 
 // account tells the proxy's health what this attempt showed of it. The fetch of
@@ -248,7 +253,7 @@ func (a *attempt) commit(o outcome) error {
 
 func (a *attempt) completion(r result) storage.Completion {
 	c := storage.Completion{
-		Attempt: r.record, Mode: a.src.Write, Duplicates: r.output.Duplicates, Sinks: a.src.Sinks,
+		Attempt: r.record, Mode: a.src.Write, Duplicates: r.output.Duplicates, Sinks: a.src.Sinks, Validator: r.validator,
 	}
 	if r.gone {
 		c.Attempt.ParserVersion = a.src.Rules.Version()

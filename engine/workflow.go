@@ -139,8 +139,7 @@ func (a *attempt) step(ctx context.Context, n int, v *visit, st *staging, r *res
 	a.asked = request.URL
 	v.begin(n, step)
 	x = exchange{proxied: a.proxy != "", gateway: v.session.Endpoint(), worked: v.session.Worked(), unread: !a.src.reads(n)}
-	x.page, x.trace, x.err = v.session.Do(ctx, request)
-	v.book(x.trace)
+	x.page, x.trace, x.err = a.get(ctx, v, request)
 	if step.Once {
 		a.learn(before, x)
 	}

@@ -894,16 +894,16 @@ var validatorDamage = []damage{
 	{"garbage", put(bucketValidator, damagedValidator, garbage), []Breach{
 		{"validator", damagedValidator, "it cannot be read: record has an unknown version"},
 	}},
-	{"of nothing", put(bucketValidator, damagedValidator, validatorRecord{Validator{}, jobLater, 1}.encode()), []Breach{
+	{"of nothing", put(bucketValidator, damagedValidator, validatorRecord{Validator{}, jobLater, 1, 0}.encode()), []Breach{
 		{"validator", damagedValidator, "it has neither an ETag nor a Last-Modified"},
 	}},
-	{"of no attempt", put(bucketValidator, damagedValidator, validatorRecord{Validator{ETag: "1"}, jobLater, 2}.encode()), []Breach{
+	{"of no attempt", put(bucketValidator, damagedValidator, validatorRecord{Validator{ETag: "1"}, jobLater, 2, 0}.encode()), []Breach{
 		{"validator", damagedValidator, "there is no attempt 2 of job 7"},
 	}},
-	{"of an attempt without a page", put(bucketValidator, damagedValidator, validatorRecord{Validator{ETag: "1"}, jobComplete, 1}.encode()), []Breach{
+	{"of an attempt without a page", put(bucketValidator, damagedValidator, validatorRecord{Validator{ETag: "1"}, jobComplete, 1, 0}.encode()), []Breach{
 		{"validator", damagedValidator, "attempt 1 of job 3 did not complete with a page that is kept"},
 	}},
-	{"of an attempt that failed", put(bucketValidator, damagedValidator, validatorRecord{Validator{ETag: "1"}, jobFailed, 1}.encode()), []Breach{
+	{"of an attempt that failed", put(bucketValidator, damagedValidator, validatorRecord{Validator{ETag: "1"}, jobFailed, 1, 0}.encode()), []Breach{
 		{"validator", damagedValidator, "attempt 1 of job 5 did not complete with a page that is kept"},
 		{"validator", damagedValidator, "attempt 1 of job 5 is of another source, target or country"},
 	}},

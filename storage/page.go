@@ -25,6 +25,7 @@ func (h PageHash) String() string { return hex.EncodeToString(h[:]) }
 // that the writer need not.
 type KeptPage struct {
 	Hash  PageHash
+	bytes int // of the page
 	frame []byte
 }
 
@@ -34,7 +35,7 @@ func KeepPage(body []byte) *KeptPage {
 	if len(body) > maxPage {
 		return nil
 	}
-	p := &KeptPage{Hash: sha256.Sum256(body)}
+	p := &KeptPage{Hash: sha256.Sum256(body), bytes: len(body)}
 	p.frame = appendFrame(nil, p.Hash, body)
 	return p
 }

@@ -20,6 +20,7 @@ type validatorRecord struct {
 	Validator
 	job        uint64
 	generation uint32
+	bytes      uint32 // of the page
 }
 
 const validatorVersion = 2 // as all records that are sealed
@@ -28,6 +29,7 @@ func (r validatorRecord) encode() []byte {
 	e := newEncoder(validatorVersion, 32+len(r.ETag)+len(r.LastModified))
 	e.u64(r.job)
 	e.u32(r.generation)
+	e.u32(r.bytes)
 	e.text(r.ETag)
 	e.text(r.LastModified)
 	return e.sealed()
@@ -35,7 +37,7 @@ func (r validatorRecord) encode() []byte {
 
 func decodeValidator(key, v []byte) (validatorRecord, error) {
 	d := newDecoder(validatorVersion, v)
-	r := validatorRecord{job: d.u64(), generation: d.u32()}
+	r := validatorRecord{job: d.u64(), generation: d.u32(), bytes: d.u32()}
 	r.ETag, r.LastModified = d.text(), d.text()
 	if err := d.done(); err != nil {
 		return validatorRecord{}, &RecordError{bucketNames[bucketValidator], bytes.Clone(key), err}
@@ -53,22 +55,27 @@ func validatorKey(k JobKey, country string) []byte {
 	return appendText(b, country)
 }
 
-// Validator gives what to ask a job's site with before its page is fetched
-// anew, and the attempt, of this job or of another window's, that the page is
-// kept with. It is that of the page at the attempt's FinalURL and no other.
-// Error: ErrNotFound where no page is kept that can be asked for.
-func (tx *Tx) Validator(j *Job) (Validator, Attempt, error) {
+// KeptAnswer is the page that last completed a job of a target.
+type KeptAnswer struct {
+	Validator         // of what stands at Attempt.FinalURL, and nowhere else
+	Attempt   Attempt // that it is kept with; its job may be another window's
+	PageBytes int64   // length of the page
+}
+
+// KeptAnswer gives the page to ask a job's site for before that is fetched
+// anew. Error: ErrNotFound where none is kept that can be asked for.
+func (tx *Tx) KeptAnswer(j *Job) (KeptAnswer, error) {
 	key := validatorKey(j.Key, j.Country)
 	v := tx.get(bucketValidator, key)
 	if v == nil {
-		return Validator{}, Attempt{}, fmt.Errorf("validator of job %s: %w", j.Key, ErrNotFound)
+		return KeptAnswer{}, fmt.Errorf("validator of job %s: %w", j.Key, ErrNotFound)
 	}
 	r, err := decodeValidator(key, v)
 	if err != nil {
-		return Validator{}, Attempt{}, err
+		return KeptAnswer{}, err
 	}
 	a, err := tx.attempt(r.job, r.generation)
-	return r.Validator, a, err
+	return KeptAnswer{r.Validator, a, int64(r.bytes)}, err
 }
 
 // keepValidator notes what asks for the page that has just completed a job.
@@ -79,7 +86,7 @@ func (tx *Tx) keepValidator(j *Job, a *Attempt, v Validator) error {
 	old := tx.get(bucketValidator, key)
 	switch {
 	case a.Kept != nil && !v.IsZero():
-		return tx.replace(bucketValidator, key, old, validatorRecord{v, j.ID, j.Generation}.encode())
+		return tx.replace(bucketValidator, key, old, validatorRecord{v, j.ID, j.Generation, uint32(a.Kept.bytes)}.encode())
 	case old != nil:
 		return tx.remove(bucketValidator, key)
 	}

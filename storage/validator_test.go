@@ -33,14 +33,15 @@ func completeFor(t *testing.T, s *storage.Store, name string, window time.Time, 
 func wantValidator(t *testing.T, s *storage.Store, like *storage.Job, want storage.Validator, job uint64) {
 	t.Helper()
 	view(t, s, func(tx *storage.Tx) error {
-		v, a, err := tx.Validator(like)
+		kept, err := tx.KeptAnswer(like)
+		v, a := kept.Validator, kept.Attempt
 		if job == 0 {
 			if !errors.Is(err, storage.ErrNotFound) {
 				t.Errorf("there is %+v of job %d (%v)", v, a.Job, err)
 			}
 			return nil
 		}
-		if err != nil || v != want || a.Job != job || a.Page.IsZero() {
+		if err != nil || v != want || a.Job != job || a.Page.IsZero() || kept.PageBytes != 4 {
 			t.Errorf("%+v of job %d (%v), want %+v of job %d", v, a.Job, err, want, job)
 		}
 		return nil

@@ -72,7 +72,7 @@ func (a *attempt) RoundTrip(req *http.Request) (*http.Response, error) {
 	a.startHop()
 	transport, release := a.transport()
 	defer release()
-	resp, err := transport.RoundTrip(req)
+	resp, err := transport.RoundTrip(a.conditional(req))
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +100,23 @@ func (a *attempt) transport() (http.RoundTripper, func()) {
 	}
 	own := a.session.newTransport()
 	return own, own.CloseIdleConnections
+}
+
+// conditional adds the condition to a hop to its URL. The client copies headers
+// from hop to hop, so they go into a copy.
+func (a *attempt) conditional(req *http.Request) *http.Request {
+	c := a.req.IfChanged
+	if c.URL == "" || req.URL.String() != c.URL {
+		return req
+	}
+	req = req.Clone(req.Context())
+	if c.ETag != "" {
+		req.Header.Set("If-None-Match", c.ETag)
+	}
+	if c.LastModified != "" {
+		req.Header.Set("If-Modified-Since", c.LastModified)
+	}
+	return req
 }
 
 // withoutBody is what colly's client sees.

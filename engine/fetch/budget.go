@@ -56,6 +56,10 @@ func (s *Share) Free() {
 // Keep goes on with the next body while those before it are held, too.
 func (s *Share) Keep() { s.kept = s.taken }
 
+// Take makes the share at least size bytes for a body that comes from
+// elsewhere, waiting for that if need be. Error: the end of ctx.
+func (s *Share) Take(ctx context.Context, size int64) error { return s.grow(ctx, size, func() {}) }
+
 // grow makes the share at least size bytes, waiting for that if need be. alive
 // is called while it waits: the wait is ours, not the site's.
 func (s *Share) grow(ctx context.Context, size int64, alive func()) error {

@@ -32,6 +32,10 @@ type Request struct {
 	// had died, and no redirect is followed that would send it again.
 	Once bool
 
+	// IfChanged asks for the page only where it is not what it was; the answer
+	// is then a page of status 304 and no body. The zero value asks as usual.
+	IfChanged Condition
+
 	MaxRedirects int // 0: DefaultMaxRedirects; negative: none is followed
 
 	// Allow is asked before each hop, the first included, with the URL that is
@@ -41,6 +45,15 @@ type Request struct {
 
 	// cutBody ends the body at MaxBody instead of failing, as robots.txt wants.
 	cutBody bool
+}
+
+// Condition is what an earlier answer gave for telling whether its page still
+// is the same (RFC 9110 §13.1). It goes with the hops to that page's own URL and
+// with no other: elsewhere it means nothing, and would tell what was read.
+type Condition struct {
+	URL          string // Page.FinalURL of the earlier answer; "" for no condition
+	ETag         string // as If-None-Match; "" for none
+	LastModified string // as If-Modified-Since; "" for none
 }
 
 // Page is a whole response: status, headers, and the body decompressed and, if
