@@ -87,6 +87,7 @@ type Source struct {
 	Write    storage.WriteMode
 	Limits   Limits
 	Retry    map[storage.Category]RetryPolicy // fields that are zero take the default
+	Blocked  BlockRules
 	Rules    *parser.Rules
 	Sinks    []storage.Subscription
 

@@ -41,6 +41,7 @@ type exchange struct {
 	gateway proxy.Endpoint // that it went through; the zero one when direct
 	worked  bool           // the session had got an answer before this exchange
 	unread  bool           // no rule reads the page, whatever it holds
+	sign    string         // the source's own rule that tells the page for a block page; "": none
 }
 
 // classify says what an answer of the gateway's own means.
@@ -62,6 +63,9 @@ func judge(x exchange, now time.Time) *failure {
 		f := fail(x.classify(said), "the proxy answered %s", statusText(x.page.Status))
 		f.retryAfter = retryAfter(x.page.Header, now)
 		return f
+	}
+	if x.sign != "" {
+		return fail(storage.CategoryBlocked, "the site answered %s with a block page: %s", statusText(x.page.Status), x.sign)
 	}
 	if f := judgeBlock(x.page); f != nil {
 		return f
@@ -206,7 +210,7 @@ func isCertificate(err error) bool {
 // challengeMarks stand in the pages that ask for proof of a person, and in no
 // others: what ordinary pages load as well (recaptcha, Cloudflare's beacon) is
 // left out.
-var challengeMarks = []string{"_cf_chl_opt", `id="px-captcha"`, "captcha-delivery.com/c.js", "captcha-delivery.com/i.js"}
+var challengeMarks = []string{"_cf_chl_opt", `id="px-captcha"`, "captcha-delivery.com/c.js", "captcha-delivery.com/i.js", "Incapsula incident ID"}
 
 // challengeSize is how large a challenge page gets: those known have 2 to 10
 // KB. Marks in larger pages are somebody's article about them.

@@ -32,7 +32,7 @@ func (e *Engine) TryPage(ctx context.Context, source string, target intake.Targe
 	return e.try(ctx, source, target, func(a *attempt, ctx context.Context) (r result) {
 		page := *page
 		page.FinalURL = a.job.URL
-		r.failure = judgeContent(&page)
+		r.failure = judge(exchange{page: &page, sign: a.blockSign(ctx, &page)}, e.now())
 		a.parse(ctx, &page, nil, &r)
 		return r
 	})

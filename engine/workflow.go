@@ -148,6 +148,9 @@ func (a *attempt) step(ctx context.Context, n int, v *visit, st *staging, r *res
 	if x.page != nil {
 		r.record.FinalURL, r.gateway = x.page.FinalURL, x.trace.ProxyOrigin || v.session.ShowsLogin(x.page)
 	}
+	if x.page != nil && !x.trace.ProxyOrigin {
+		x.sign = a.blockSign(ctx, x.page)
+	}
 	if r.failure = judge(x, a.engine.now()); r.failure == nil {
 		r.failure = a.stage(ctx, step, x.page, st)
 	}

@@ -61,6 +61,7 @@ func engineSource(s *config.Source) engine.Source {
 		Write:       storage.WriteMode(s.Write),
 		Limits:      engine.Limits(s.Limits),
 		Retry:       make(map[storage.Category]engine.RetryPolicy, len(s.Retry)),
+		Blocked:     engine.BlockRules(s.Blocked),
 		Rules:       s.Rules,
 		Fingerprint: s.IdentityFingerprint,
 	}

@@ -47,6 +47,7 @@ proxy = "gw"
 headers = { Accept-Language = "de" }
 timeout = "5s"
 gone = "record"
+blocked = { status = [406] }
 priority = -3
 write = "insert"
 [source.full.limits]
@@ -130,6 +131,7 @@ func TestEngineSource(t *testing.T) {
 		Priority: -3, Write: storage.WriteInsert,
 		Limits:      engine.Limits{Attempts: 2, Time: time.Hour, Bytes: 1000, Rescues: 4},
 		Retry:       map[storage.Category]engine.RetryPolicy{storage.CategoryReadTimeout: {Attempts: 3, Base: 5 * time.Second, Max: 7 * time.Second}},
+		Blocked:     engine.BlockRules{Status: []int{406}},
 		Fingerprint: c.Sources[0].IdentityFingerprint,
 		Sticky:      20 * time.Minute,
 		Steps: []engine.Step{

@@ -12,6 +12,7 @@ package config
 
 import (
 	"net/http"
+	"regexp"
 	"time"
 
 	"semel/engine/intake"
@@ -111,6 +112,7 @@ type Source struct {
 	Write    string        // WriteInsert or WriteUpsert
 	Limits   Limits
 	Retry    map[storage.Category]RetryPolicy // only what the file states
+	Blocked  Blocked
 	Rules    *parser.Rules
 
 	// IdentityText says in canonical words what makes two jobs of this source
@@ -129,6 +131,14 @@ type Step struct {
 	Body       intake.Body   // of form or json
 	Captures   *parser.Rules // whose one record has the variables of later steps; nil: none
 	Repeatable bool          // false: never sent again by itself once it may have been sent
+}
+
+// Blocked are a source's own signs of a block page: a page with one of them is
+// a failure, whatever else it holds.
+type Blocked struct {
+	Status []int            // HTTP status codes
+	Text   []*regexp.Regexp // of the texts, in upper or lower case
+	CSS    *parser.Selector // nil: none
 }
 
 // Header is one request header. Its value may come from a secret.

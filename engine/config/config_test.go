@@ -86,6 +86,7 @@ proxy = ["p"]
 headers = { accept = "text/html", X-Api-Key = "env:K" }
 timeout = "5m"
 gone = "record"
+blocked = { status = [406, 200], text = ["a.B?"], css = "#x" }
 priority = -5
 write = "insert"
 limits = { attempts = 2, time = "30d", bytes = "2kB", rescues = 7 }
@@ -115,6 +116,13 @@ parser.version = 9
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+	blocked := s.Blocked
+	if fmt.Sprint(blocked.Status) != "[406 200]" || len(blocked.Text) != 1 || blocked.CSS.String() != "#x" {
+		t.Errorf("blocked = %+v", blocked)
+	}
+	if text := blocked.Text[0]; !text.MatchString("XA.b?x") || text.MatchString("aXb") {
+		t.Errorf("blocked.text = %s", text)
 	}
 	header := s.RequestHeader()
 	if header.Get("Accept") != "text/html" || header.Get("X-Api-Key") != "secret-of-K" {

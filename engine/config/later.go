@@ -2,7 +2,6 @@ package config
 
 import (
 	"net"
-	"slices"
 	"strings"
 	"time"
 )
@@ -98,8 +97,6 @@ func (t *table) sourceLater() {
 	t.laterZone("timezone")
 	t.laterWord("catch_up", "latest", "none", "all")
 	t.laterTexts("sinks")
-	blocked := t.sub("blocked", "blocked")
-	blocked.blocked()
 	for _, follow := range t.each("follow", "follow") {
 		t.l.notYet(follow.node)
 		follow.follow()
@@ -137,21 +134,6 @@ func (t *table) each(name, kind string) []*table {
 		}
 	}
 	return tables
-}
-
-// blocked reads a source's own signs of a block page.
-func (t *table) blocked() {
-	if n := t.get("status"); n != nil {
-		switch {
-		case n.items == nil || slices.ContainsFunc(n.items, func(i *node) bool { _, ok := i.scalar.(int64); return !ok }):
-			t.l.wrong(n, "must be a list of status codes")
-		case len(n.items) > 0:
-			t.l.notYet(n)
-		}
-	}
-	t.laterTexts("text")
-	t.laterText("css", "a CSS selector", anyText)
-	t.done()
 }
 
 // follow reads which links become jobs.

@@ -38,6 +38,7 @@ func (l *loader) source(t *table, c *Config) Source {
 	t.write(&s.Write)
 	l.limits(t.sub("limits", "limits"), &s.Limits)
 	l.retries(t.sub("retry", "retries"), &s)
+	l.blocked(t.sub("blocked", "blocked"), &s.Blocked)
 	vars := l.targets(t, &s)
 	l.steps(t, &s, vars)
 	l.parser(t, &s, vars)
