@@ -18,6 +18,9 @@ type pacer struct {
 
 	mu    sync.Mutex
 	hosts map[string]*pace
+	left  map[string]struct{} // hosts that hops have left since takeLeft
+
+	leaving chan struct{} // capacity 1: there are such
 }
 
 type pace struct {
@@ -25,6 +28,7 @@ type pace struct {
 	interval    time.Duration
 	next        time.Time // the next start that pacing allows
 	gated       time.Time // the host has asked for nothing before; zero: it has not
+	places      places
 	slowed      time.Time // when the interval was last raised above the policy's; zero: never
 	ceiling     ceiling
 	trouble     breaker
@@ -39,7 +43,7 @@ var (
 )
 
 func newPacer(policy func(host string) Pacing, now func() time.Time) *pacer {
-	return &pacer{policy: policy, now: now, hosts: map[string]*pace{}}
+	return &pacer{policy: policy, now: now, hosts: map[string]*pace{}, left: map[string]struct{}{}, leaving: make(chan struct{}, 1)}
 }
 
 // get wants mu held.
@@ -90,13 +94,7 @@ func (h *pace) turn() time.Time {
 	return turn
 }
 
-// concurrency is how many attempts may be under way at a host.
-func (p *pacer) concurrency(host string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.get(host).most()
-}
-
+// most is how many may ask the host at once.
 func (h *pace) most() int {
 	if h.trouble.opened+h.blocked.opened > 0 {
 		return 1
@@ -237,7 +235,8 @@ func (p *pacer) forget(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for host, h := range p.hosts {
-		if idle := now.Sub(h.turn()); idle > time.Minute && h.plain() || idle > 24*time.Hour {
+		idle := now.Sub(h.turn())
+		if h.places.idle() && (idle > time.Minute && h.plain() || idle > 24*time.Hour) {
 			delete(p.hosts, host)
 		}
 	}

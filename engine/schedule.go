@@ -96,6 +96,11 @@ func (s *scheduler) run(stop context.Context) error {
 			return s.drain(cancel, err)
 		}
 		lanes = nil
+		for name := range s.engine.pace.takeLeft() {
+			if h := s.hosts[name]; h != nil {
+				s.enter(h)
+			}
+		}
 		if err := s.dispatch(stop, attempts); err != nil {
 			return s.drain(cancel, err)
 		}
@@ -160,6 +165,7 @@ func (s *scheduler) sleep(stop context.Context) error {
 	case <-stop.Done():
 	case <-enqueued:
 	case <-s.engine.opts.Store.Ready():
+	case <-s.engine.pace.leaving:
 	case <-timer.C:
 	case n := <-s.news:
 		if err := s.hear(n); err != nil {
@@ -231,7 +237,7 @@ func (s *scheduler) activate(lanes []storage.LaneID) error {
 // enter puts a host into the queue if it has lanes and room.
 func (s *scheduler) enter(h *host) {
 	_, parked := s.parked[h]
-	if parked || len(h.lanes) == 0 || h.inFlight >= s.engine.pace.concurrency(h.name) {
+	if parked || len(h.lanes) == 0 || s.engine.pace.room(h.name) == 0 {
 		return
 	}
 	h.at = s.engine.pace.at(h.name)
@@ -303,8 +309,12 @@ func (s *scheduler) plan(now time.Time) []plan {
 			continue
 		}
 		heap.Pop(&s.queue)
-		room := min(free, together, s.engine.pace.concurrency(h.name)-h.inFlight)
+		room := s.engine.pace.reserve(h.name, min(free, together))
+		if room == 0 {
+			continue // a redirect has led there just now: takeLeft will name it
+		}
 		p, ok := s.planHost(h, room, now)
+		s.engine.pace.release(h.name, room-p.group.Max) // that of no plan is 0
 		if !ok {
 			s.parked[h] = struct{}{}
 			continue
@@ -332,7 +342,10 @@ func (s *scheduler) planHost(h *host, room int, now time.Time) (plan, bool) {
 		p.group.Lanes = append(p.group.Lanes, id)
 		p.via[id] = via.proxy
 	}
-	return p, len(p.group.Lanes) > 0
+	if len(p.group.Lanes) == 0 {
+		p.group.Max = 0
+	}
+	return p, p.group.Max > 0
 }
 
 // workable reports whether there are jobs that RunOnce should still wait for:
@@ -416,6 +429,7 @@ func (s *scheduler) claim(stop, attempts context.Context, plans []plan) error {
 		for _, x := range p.reserve {
 			e.health.end(x)
 		}
+		e.pace.release(p.host.name, p.group.Max-len(jobs[i]))
 		if len(jobs[i]) < p.group.Max { // these lanes are empty until they are named again
 			for _, lane := range p.group.Lanes {
 				delete(p.host.lanes, lane)
@@ -462,6 +476,7 @@ func (s *scheduler) hear(n news) error {
 	s.working--
 	h := s.hosts[n.host]
 	h.inFlight--
+	s.engine.pace.release(n.host, 1)
 	s.enter(h)
 	s.dropIfIdle(h)
 	return nil

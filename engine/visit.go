@@ -21,10 +21,12 @@ type visit struct {
 
 	loginOK          bool  // the gateway took the login during this visit
 	lateUp, lateDown int64 // the session's late bytes before this visit
+
+	at string // host that it has a place at; "": at none
 }
 
 func newVisit(a *attempt, s *fetch.Session, record *storage.Attempt) *visit {
-	v := &visit{attempt: a, session: s, record: record}
+	v := &visit{attempt: a, session: s, record: record, at: a.lane}
 	v.lateUp, v.lateDown = s.LateBytes()
 	return v
 }
@@ -58,11 +60,8 @@ func (v *visit) allow(ctx context.Context, u *url.URL) error {
 func (v *visit) admit(ctx context.Context, u *url.URL) error {
 	e := v.attempt.engine
 	host := hostOf(u)
-	if owed := v.owed; owed || host != v.attempt.host() {
-		v.owed = false
-		if err := e.pace.wait(ctx, host); err != nil {
-			return err
-		}
+	if err := v.move(ctx, host); err != nil {
+		return err
 	}
 	if !e.opts.Robots {
 		return nil
@@ -72,6 +71,43 @@ func (v *visit) admit(ctx context.Context, u *url.URL) error {
 		return err
 	}
 	return e.pace.wait(ctx, host)
+}
+
+// move takes a place at the host of the next hop, and the next start there. The
+// claim has taken both at the job's own host.
+func (v *visit) move(ctx context.Context, host string) error {
+	pace := v.attempt.engine.pace
+	if host != v.at {
+		v.leave()
+		if err := pace.enter(ctx, host, host == v.attempt.lane); err != nil {
+			return err
+		}
+		v.at = host
+	}
+	if !v.owed && host == v.attempt.host() {
+		return nil
+	}
+	v.owed = false
+	return pace.wait(ctx, host)
+}
+
+func (v *visit) leave() {
+	if v.at != "" {
+		v.attempt.engine.pace.leave(v.at, v.at == v.attempt.lane)
+		v.at = ""
+	}
+}
+
+// end gives up what the visit has but for the claim's own place.
+func (v *visit) end() {
+	lane := v.attempt.lane
+	if v.at == lane {
+		return
+	}
+	v.leave()
+	if lane != "" {
+		v.attempt.engine.pace.comeHome(lane)
+	}
 }
 
 // bytesLeft is what the job's byte limit leaves for the next exchange, at least

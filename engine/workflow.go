@@ -95,6 +95,7 @@ func (a *attempt) fetch(ctx context.Context, st *staging, r *result) *fetch.Page
 	r.record.Proxy, r.record.Endpoint, r.record.Session = a.proxy, session.EndpointString(), session.SessionHash()
 	r.record.Country = a.job.Country
 	v := newVisit(a, session, &r.record)
+	defer v.end()
 	var x exchange
 	for n := range a.src.steps() {
 		if x = a.step(ctx, n, v, st, r); r.failure != nil {
