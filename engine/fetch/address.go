@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"golang.org/x/net/idna"
 )
 
 // denied are the ranges that are not public beside those that netip knows
@@ -21,17 +23,16 @@ var denied = []netip.Prefix{
 	netip.MustParsePrefix("198.51.100.0/24"),
 	netip.MustParsePrefix("203.0.113.0/24"),
 	netip.MustParsePrefix("240.0.0.0/4"), // reserved, broadcast
-	netip.MustParsePrefix("::/96"),       // IPv4-compatible, unspecified, loopback
-	netip.MustParsePrefix("64:ff9b:1::/48"),
-	netip.MustParsePrefix("100::/64"),
-	netip.MustParsePrefix("2001::/23"), // Teredo and other protocols' own
+	netip.MustParsePrefix("2001::/23"),   // Teredo and other protocols' own
 	netip.MustParsePrefix("2001:db8::/32"),
 	netip.MustParsePrefix("3fff::/20"),
-	netip.MustParsePrefix("5f00::/16"),
-	netip.MustParsePrefix("fec0::/10"),
 }
 
 var (
+	// allocated is what IANA gives out as global unicast: what is outside, but
+	// for NAT64, has no place on the internet.
+	allocated = netip.MustParsePrefix("2000::/3")
+
 	nat64    = netip.MustParsePrefix("64:ff9b::/96")
 	sixToFor = netip.MustParsePrefix("2002::/16")
 )
@@ -66,14 +67,17 @@ func deniedIP(ip netip.Addr) bool {
 	case sixToFor.Contains(ip):
 		return deniedIP(netip.AddrFrom4([4]byte(b[2:6])))
 	}
-	return false
+	return ip.Is6() && !allocated.Contains(ip)
 }
 
 // deniedHost reports whether a URL's host is, without asking anyone, a private
 // address or a name of this machine. It is what can be checked where a proxy
 // resolves the names, and so reads addresses in every spelling that inet_aton
-// takes.
+// takes, and letters and digits as IDNA maps them: net/http sends them so.
 func deniedHost(host string) bool {
+	if mapped, err := idna.Lookup.ToASCII(host); err == nil {
+		host = mapped
+	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") || host == "metadata.google.internal" {
 		return true
