@@ -33,6 +33,8 @@ func TestErrorCategories(t *testing.T) {
 		{"robots forbid", exchange{err: at(fetch.PhaseStart, errRobotsDenied)}, storage.CategoryRobotsDenied},
 		{"robots answer 503", exchange{err: at(fetch.PhaseStart, &fetch.RobotsStatusError{Status: 503})}, storage.CategoryRobotsUnavailable},
 		{"robots: the gateway answers 502", exchange{err: at(fetch.PhaseStart, &fetch.RobotsStatusError{Status: 502, ProxyOrigin: true}), proxied: true}, storage.CategoryExitConnect},
+		{"robots: reset", exchange{err: at(fetch.PhaseStart, fmt.Errorf("%w: %w", fetch.ErrRobotsUnavailable, at(fetch.PhaseHeaders, fetch.ErrNoAnswer)))}, storage.CategoryBodyTruncated},
+		{"robots: no connection", exchange{err: at(fetch.PhaseStart, fmt.Errorf("%w: %w", fetch.ErrRobotsUnavailable, at(fetch.PhaseDial, errors.New("refused"))))}, storage.CategoryConnectTimeout},
 		{"bad url", exchange{err: at(fetch.PhaseStart, fetch.ErrURL)}, storage.CategoryConfig},
 		{"private address", exchange{err: at(fetch.PhaseDial, fetch.ErrAddressDenied)}, storage.CategoryConfig},
 		{"redirect to a private address", exchange{err: at(fetch.PhaseDial, fetch.ErrAddressDenied), trace: fetch.Trace{Hops: 1}}, storage.CategoryRedirectLoop},

@@ -134,6 +134,28 @@ User-Agent: quxbot
 		{"binary", "\x00\x01\xff\xfe\r\n\x00", "a", "/", true},
 		{"empty", "", "a", "/", true},
 
+		{"byte order mark and CRLF", "\ufeffUser-agent: *\r\n\r\nDisallow: /x\r\n", "a", "/x", false},
+		{"a comment ends with its line", "User-agent: * # all\r# Disallow: /y\rDisallow: /x # here", "a", "/y", true},
+		{"a comment before the value", all("Disallow: # /"), "a", "/", true},
+		{"no groups for it and none for all", "User-agent: b\nDisallow: /", "a", "/", true},
+		{"sitemap before any group", "Sitemap: https://example.com/s.xml\nUser-agent: *\nDisallow: /x", "a", "/x", false},
+		{"a whole URL is no path", all("Disallow: https://example.com/x"), "a", "/x", true},
+
+		// Percent-encoding, both ways.
+		{"an encoded question mark is no query", all("Disallow: /a?b"), "a", "/a%3Fb", true},
+		{"an encoded question mark is itself", all("Disallow: /a%3fb"), "a", "/a%3Fb", false},
+		{"an encoded hash in the rule", all("Disallow: /a%23b"), "a", "/a%23b", false},
+		{"an encoded space", all("Disallow: /a%20b"), "a", "/a%20b", false},
+		{"a raw space in the rule", all("Disallow: /a b"), "a", "/a%20b", false},
+		{"half an escape", all("Disallow: /a%2"), "a", "/a%252", false},
+		{"encoded tilde", all("Disallow: /%7Euser"), "a", "/~user", false},
+		{"letters cut in two octets", all("Disallow: /%E3%83"), "a", "/%E3%83%84", false},
+
+		{"two stars are one", all("Disallow: /a**b"), "a", "/axb", false},
+		{"any query", all("Disallow: /*?"), "a", "/a/b?c", false},
+		{"any query but none", all("Disallow: /*?"), "a", "/a/b", true},
+		{"allow wins a tie of stars", all("Disallow: /*a", "Allow: /*b"), "a", "/ab", true},
+
 		{"robots.txt itself", all("Disallow: /"), "a", "/robots.txt", true},
 		{"no path", all("Disallow: /"), "a", "", false},
 		{"a fragment is not sent", all("Disallow: /x$"), "a", "/x#y", false},
