@@ -63,7 +63,7 @@ func TestRobotsAreReadBeforeAnyPage(t *testing.T) {
 				opts := options(s, web, src)
 				opts.Robots = true
 				if test.proxied {
-					opts.Sources[0].Proxy, opts.Proxies = "home", []Proxy{testProxy(t, "home")}
+					opts.Sources[0].Proxies, opts.Proxies = []string{"home"}, []Proxy{testProxy(t, "home")}
 				}
 				sum := runOnce(t, opts)
 				_, attempts := job(t, s, "001")
@@ -108,7 +108,7 @@ func TestRobotsGoThroughTheSameSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	src := source(t, 2)
-	src.URL, src.Proxy = template(t, site.URL+"/p/{id}"), "home"
+	src.URL, src.Proxies = template(t, site.URL+"/p/{id}"), []string{"home"}
 	opts := options(openStore(t), nil, src)
 	opts.Robots, opts.Proxies, opts.Pacing = true, []Proxy{{Proxy: p, Name: "home"}}, pacing(1, 0)
 	runOnce(t, opts)
