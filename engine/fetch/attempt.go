@@ -102,8 +102,8 @@ func (a *attempt) transport() (http.RoundTripper, func()) {
 	return own, own.CloseIdleConnections
 }
 
-// conditional adds the condition to a hop to its URL. The client copies headers
-// from hop to hop, so they go into a copy.
+// conditional adds the condition to a hop to its URL. It goes into a copy: a
+// transport must not change its request.
 func (a *attempt) conditional(req *http.Request) *http.Request {
 	c := a.req.IfChanged
 	if c.URL == "" || req.URL.String() != c.URL {
