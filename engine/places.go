@@ -85,8 +85,6 @@ func (p *pacer) giveUp(host string, w *waiter) {
 	p.mu.Unlock()
 	if i < 0 {
 		p.leave(host, w.own)
-	} else {
-		p.tell(host)
 	}
 }
 
