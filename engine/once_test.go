@@ -125,7 +125,8 @@ func TestOnceIsNotRepeated(t *testing.T) {
 }
 
 // The mark is durable before the request leaves: the site is asked by nobody
-// whose store does not say so.
+// whose store does not say so. It is not there while robots.txt is asked, where
+// a death is harmless.
 func TestOnceIsMarkedBeforeItIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openStore(t)
@@ -135,9 +136,23 @@ func TestOnceIsMarkedBeforeItIsSent(t *testing.T) {
 			}
 			return respond(200, "ok"), nil
 		}, answer(respond(200, "<h1>Done</h1>"), nil))
-		runOnce(t, options(s, web, order(t)))
-		if j, _ := job(t, s, "001"); j.State != storage.StateComplete || j.Sent != "" {
-			t.Errorf("job %+v", j)
+		rest := web.before
+		web.before = func(req *http.Request, session string) (*http.Response, error) {
+			if req.URL.Path != "/robots.txt" {
+				return rest(req, session)
+			}
+			if j, _ := job(t, s, "001"); j.Sent != "" {
+				t.Errorf("while the robots.txt of %s is asked, the job is %+v", req.URL.Host, j)
+			}
+			return respond(404, ""), nil
+		}
+		src := order(t)
+		src.Steps[1].URL = template(t, "http://till.test/result")
+		opts := options(s, web, src)
+		opts.Robots = true
+		runOnce(t, opts)
+		if j, _ := job(t, s, "001"); j.State != storage.StateComplete || j.Sent != "" || web.count("/robots.txt") != 2 {
+			t.Errorf("job %+v, the site saw %s", j, web.seen())
 		}
 	})
 }
