@@ -366,6 +366,53 @@ func TestWorkflowThroughAGateway(t *testing.T) {
 	}
 }
 
+// Where the gateway shows its exits, a step through another one than the first
+// is a lost session, whatever the site makes of it; only its wish to be left
+// alone counts.
+func TestExitChangesBetweenSteps(t *testing.T) {
+	for name, c := range map[string]struct {
+		exits    [3]string
+		status   int // of the second step
+		category storage.Category
+	}{
+		"it stays":                  {[3]string{"203.0.113.7", "203.0.113.7", "203.0.113.7"}, 200, ""},
+		"it is not always shown":    {[3]string{"", "203.0.113.7", ""}, 200, ""},
+		"another page":              {[3]string{"203.0.113.7", "203.0.113.8", "203.0.113.8"}, 200, storage.CategorySessionLost},
+		"the site knows no session": {[3]string{"203.0.113.7", "203.0.113.8", "203.0.113.8"}, 400, storage.CategorySessionLost},
+		"the site wants to wait":    {[3]string{"203.0.113.7", "203.0.113.8", "203.0.113.8"}, 429, storage.CategoryThrottled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				n := int(r.URL.Path[1] - 'a')
+				w.Header().Set("X-Brd-Ip", c.exits[n])
+				if n == 1 {
+					w.WriteHeader(c.status)
+				}
+				fmt.Fprint(w, "<h1>Page</h1>")
+			}))
+			defer site.Close()
+			gw := startGateway(t, gateway.Options{Decode: func(string, string) (gateway.Login, bool) { return gateway.Login{}, true }})
+			p, err := proxy.New(proxy.Spec{Name: "home", Provider: "brightdata", URL: gw.URL(), Username: "user", Password: "pass"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := openStore(t)
+			src := source(t, 1)
+			src.Proxies, src.Sticky, src.URL, src.Limits.Attempts = []string{"home"}, time.Minute, template(t, site.URL+"/a"), 1
+			for _, name := range []string{"a", "b", "c"} {
+				src.Steps = append(src.Steps, Step{Name: name, URL: template(t, site.URL+"/"+name)})
+			}
+			opts := options(s, nil, src)
+			opts.Proxies = []Proxy{{Proxy: p, Name: "home"}}
+			runOnce(t, opts)
+			j, attempts := job(t, s, "001")
+			if len(attempts) != 1 || j.Category != c.category || c.category != "" && attempts[0].Step != "b" {
+				t.Errorf("job %+v, attempts %+v", j, attempts)
+			}
+		})
+	}
+}
+
 // The job's limit of bytes is over all steps together.
 func TestWorkflowBytes(t *testing.T) {
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -74,6 +74,7 @@ type staging struct {
 	vars  intake.Vars            // captured, then the target's
 	pages map[string]parser.Page // of the steps that rules name
 	share *fetch.Share           // of all bodies held
+	exit  string                 // the first that the gateway showed; "": none yet
 }
 
 func (a *attempt) newStaging() *staging {
@@ -152,10 +153,24 @@ func (a *attempt) step(ctx context.Context, n int, v *visit, st *staging, r *res
 	if x.page != nil && !x.trace.ProxyOrigin {
 		x.sign = a.blockSign(ctx, x.page)
 	}
-	if r.failure = judge(x, a.engine.now()); r.failure == nil {
+	r.failure = judge(x, a.engine.now())
+	if x.err == nil && st.exitChanged(x.trace.ExitIP) && (r.failure == nil || !holdsHost(r.failure.category)) {
+		r.failure = fail(storage.CategorySessionLost, "the gateway went on from another exit")
+	}
+	if r.failure == nil {
 		r.failure = a.stage(ctx, step, x.page, st)
 	}
 	return x
+}
+
+// exitChanged notes the exit that a step went through, as far as the gateway
+// shows it, and reports whether an earlier one went through another. Then the
+// site's answer says nothing: it is to somebody else.
+func (st *staging) exitChanged(now string) bool {
+	if st.exit == "" {
+		st.exit = now
+	}
+	return now != "" && now != st.exit
 }
 
 // request is what the n-th step sends. The byte cap is what the job's limit has

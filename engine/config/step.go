@@ -44,11 +44,7 @@ func (l *loader) steps(t *table, s *Source, vars variables) {
 		}
 		return
 	}
-	s.Sticky = defaultSticky
-	n := t.get("sticky")
-	if n != nil && n.scalar != "" && t.duration("sticky", &s.Sticky, time.Second) && s.Sticky > maxSticky {
-		l.wrong(n, "must be at most 60m")
-	}
+	t.sticky(s)
 	for _, name := range []string{"url", "method", "form", "json", "repeatable"} {
 		if n := t.get(name); n != nil {
 			l.fault(n, "belongs into the steps: a workflow has it there")
@@ -58,6 +54,25 @@ func (l *loader) steps(t *table, s *Source, vars variables) {
 		s.Steps = append(s.Steps, step.step(s.Steps, &vars))
 	}
 	s.URL = s.Steps[0].URL
+}
+
+// sticky reads how long a workflow's exit is wanted, which its proxies must be
+// able to keep it for.
+func (t *table) sticky(s *Source) {
+	s.Sticky = defaultSticky
+	n := t.get("sticky")
+	if n == nil || n.scalar == "" || !t.duration("sticky", &s.Sticky, time.Second) {
+		return
+	}
+	if s.Sticky > maxSticky {
+		t.l.wrong(n, "must be at most 60m")
+		return
+	}
+	for _, p := range s.Proxies {
+		if p.Proxy != nil {
+			t.l.keep(n, s.Sticky, p.Proxy)
+		}
+	}
 }
 
 // step reads one step of a workflow. What it captures is added to the
