@@ -68,6 +68,9 @@
 //     the oldest may have been pruned, and the job says up to which.
 //     What it counts and what limits compare is the sum of them, and its state
 //     is what the last one, or a person, brought it to.
+//   - A job that may have sent a step which must not be repeated says so (Sent)
+//     until it is complete, a person retries it, or the step is known not to have
+//     been sent. Such a job is not retryable.
 //   - An event's id follows from its content. Its observation or job is there,
 //     in the revision and with the attempts that it tells of, or later ones;
 //     the job of an event that no sink waits for may have been pruned.

@@ -73,6 +73,9 @@ func newAttempt(a storage.Attempt) Attempt {
 func next(j *storage.Job, worked bool) string {
 	switch j.State {
 	case storage.StatePending:
+		if j.Sent != "" {
+			return "it fails as unsafe_to_repeat when it is claimed: a request that must not be repeated may have been sent"
+		}
 		return "it is claimed as soon as a worker is free, its host may be asked and its proxy works"
 	case storage.StateRunning:
 		if worked {

@@ -268,6 +268,27 @@ func TestNextOfRunning(t *testing.T) {
 	}
 }
 
+// A job that waits to be failed, and one that a person must decide on, say so.
+func TestNextOfUnsafe(t *testing.T) {
+	l := local(t)
+	enqueue(t, l, "shop", 0, 2)
+	work(t, l, 2, func(tx *storage.Tx, j *storage.Job) error {
+		if err := tx.MarkSent(j.Lease(), "pay"); err != nil || j.ID == 2 {
+			return err
+		}
+		return tx.FailJob(j.Lease(), storage.Attempt{Category: storage.CategoryReadTimeout}, storage.Failure{Category: storage.CategoryUnsafeToRepeat})
+	})
+	update(t, l, func(tx *storage.Tx) error {
+		_, err := tx.RescueExpired(storage.AllLeases, 1, func(string) storage.RescuePolicy { return storage.RescuePolicy{} })
+		return err
+	})
+	for ref, want := range map[string]string{"1": "nothing: look at the site whether it was done; semel retry 1 sends it again", "2": "it fails as unsafe_to_repeat when it is claimed"} {
+		if story, err := l.Job(t.Context(), ref); err != nil || !strings.HasPrefix(story.Next, want) {
+			t.Errorf("next of job %s is %q, want %q; %v", ref, story.Next, want, err)
+		}
+	}
+}
+
 func TestExport(t *testing.T) {
 	l := local(t)
 	enqueue(t, l, "shop", 0, pageRows+10)

@@ -29,7 +29,8 @@ func (a *app) tryCommand() *cobra.Command {
 		Long: `Fetch and parse one target as a run would, and show the record, the fields that
 are missing, and what became of it. Nothing is stored and no store is needed.
 Without --url and --var it is the source's first target; with --file the page is
-read from a file ("-" for stdin) instead of the network.
+read from a file ("-" for stdin) instead of the network. What a run would send is
+sent, also a request that must not be repeated.
 
 ` + exits(exitDone, exitFailed, exitUsage, exitConfig),
 		ValidArgsFunction: a.completeSource,
