@@ -91,8 +91,8 @@ func recountable(metric string) bool {
 	return recountableByDay(metric)
 }
 
-// recountableByDay is recountable of daily counts. Those of attempts are older
-// than what attempts tell of their day.
+// recountableByDay is recountable of daily counts. Attempts by day are not: of
+// those that were pruned before schema 3 nobody knows the day.
 func recountableByDay(metric string) bool {
 	rest, daily := strings.CutPrefix(metric, metricDay)
 	_, metric, _ = strings.Cut(rest, "/")

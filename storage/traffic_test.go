@@ -101,13 +101,18 @@ func TestTraffic(t *testing.T) {
 	try(t, s, at("s", "h", "a"), moved("home", 2, 20))
 	try(t, s, at("s", "i:8080", "b"), wasted("home", 4, 40))
 	try(t, s, at("s2", "h", "c"), moved("home/odd", 8, 80))
+	enqueue(t, s, at("s2", "h", "over midnight"))
+	overMidnight := claimOne(t, s)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(1).In(time.FixedZone("west", -7*3600)) // the 24th, UTC
 	s = storagetest.OpenAt(t, path, opts)
 	try(t, s, at("s2", "h", "d"), moved("home", 16, 160))
-	enqueue(t, s, at("s", "h", "none"))
+	update(t, s, func(tx *storage.Tx) error {
+		_, err := tx.CompleteJob(overMidnight.Lease(), storage.Completion{Attempt: moved("", 32, 320)})
+		return err
+	})
 	view(t, s, func(tx *storage.Tx) error {
 		if n := tx.ProxyTraffic("none", now); n != (storage.Traffic{}) {
 			t.Errorf("a proxy never used: %v", n)
@@ -119,7 +124,7 @@ func TestTraffic(t *testing.T) {
 		"2026-04-23 host i:8080":    {Up: 4, Down: 40},
 		"2026-04-23 proxy home":     {Up: 6, Down: 60},
 		"2026-04-23 proxy home/odd": {Up: 8, Down: 80},
-		"2026-04-24 host h":         {Up: 16, Down: 160},
+		"2026-04-24 host h":         {Up: 48, Down: 480},
 		"2026-04-24 proxy home":     {Up: 16, Down: 160},
 		"s proxy home":              {Up: 6, Down: 60},
 		"s2 proxy home":             {Up: 16, Down: 160},

@@ -236,7 +236,7 @@ type SourceStatus struct {
 	BytesDown              int64                      `json:"bytes_down"`
 	BytesWasted            int64                      `json:"bytes_wasted"` // both ways, of attempts that did not complete; since schema 3
 	BytesPerComplete       float64                    `json:"bytes_per_complete"`
-	Cost                   *Money                     `json:"cost"` // of all attempts, at today's prices; null: not known (see ProxyStatus)
+	Cost                   *Money                     `json:"cost"` // of all attempts, at today's prices; null: a proxy that was used has no price, two have different currencies, or none was used
 	CostPerComplete        *Money                     `json:"cost_per_complete"`
 	Estimate               *Estimate                  `json:"estimate,omitempty"` // where it was asked for
 	AttemptP50             int64                      `json:"attempt_p50_ms"`
