@@ -193,6 +193,15 @@ func TestPruneTraffic(t *testing.T) {
 			delete(want, step.gone+" host h")
 			delete(want, step.gone+" proxy home")
 			wantLedger(t, s, want, day0, day30)
+			byDay := map[string]int64{}
+			for _, name := range []string{day0, day30} {
+				if n, ok := want[name+" host h"]; ok {
+					byDay[name] = n.Down
+				}
+			}
+			if diff := cmp.Diff(byDay, counters(t, s, "s").ByDay(storage.MetricBytesDown)); diff != "" {
+				t.Errorf("bytes down by day (-want +got):\n%s", diff)
+			}
 		}
 		if n := counters(t, s, "s")[storage.MetricBytesWasted]; n != 22 {
 			t.Errorf("%d bytes were wasted, want 22", n)
