@@ -33,6 +33,7 @@ interval = "3s"
 concurrency = 1
 interval = "9s"
 [proxy.gw]
+budget = "2GB/day"
 url = "http://gw.example:8080"
 username = "env:USER_X"
 password = "env:PASS_X"
@@ -112,7 +113,7 @@ func TestEngineOptions(t *testing.T) {
 			t.Errorf("pacing of %s: %+v, want %+v", host, got, want)
 		}
 	}
-	if len(opts.Proxies) != 1 || opts.Proxies[0].Name != "gw" || opts.Proxies[0].Session != 10*time.Minute || opts.Proxies[0].Proxy == nil {
+	if len(opts.Proxies) != 1 || opts.Proxies[0].Name != "gw" || opts.Proxies[0].Session != 10*time.Minute || opts.Proxies[0].Budget != 2e9 || opts.Proxies[0].Proxy == nil {
 		t.Errorf("proxies %+v", opts.Proxies)
 	}
 	if e, err := engine.New(opts); err != nil {
