@@ -2,9 +2,10 @@
 // gateway of the tests and of `semel demo`, on loopback.
 //
 // It answers for what real gateways do on the wire: HTTP requests in absolute
-// form, CONNECT and SOCKS5, all on one port, a login that may hold country and
-// session, and faults chosen by a function for each request. It counts
-// requests and bytes as the gateway sees them, which is what a provider bills.
+// form, CONNECT and SOCKS5, all on one port, logins that hold country and
+// session in a provider's syntax, one exit for each session that can be taken
+// away, and faults chosen by a function for each request. It counts requests
+// and bytes as the gateway sees them, which is what a provider bills.
 //
 // It leaves to others: which fault happens when (the Fault function; [Random]
 // is one), and everything about the site behind it.

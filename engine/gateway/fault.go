@@ -18,6 +18,7 @@ const (
 	Status                 // the gateway answers Fault.Status itself; over SOCKS5, a reply (see Fault)
 	DeadTunnel             // 502: the exit does not reach the site
 	Drop                   // the connection is closed without an answer
+	Cut                    // the connection is closed within the header of the answer
 	Hang                   // no answer, ever
 	Reset                  // the connection is reset after Fault.After bytes of body
 	Slow                   // the body comes in pieces of Fault.After bytes, Fault.Pause between them

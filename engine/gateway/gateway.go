@@ -13,10 +13,15 @@ import (
 	"time"
 )
 
-// Login is who asks, and for which exit.
+// Login is who asks, and for which exit. All but the first two come from the
+// provider's syntax or from Options.Decode.
 type Login struct {
 	Username, Password string // as sent
-	Country, Session   string // from Options.Decode, else ""
+
+	Country string        // ISO 3166, upper case; "": any
+	Session string        // "": none
+	TTL     time.Duration // that the session asks for; 0: the provider's. Exits do not end by themselves here
+	Strict  bool          // the session fails rather than change its exit
 }
 
 // Request is one request as the gateway sees it.
@@ -25,16 +30,30 @@ type Request struct {
 	URL    string // absolute; host:port of a tunnel or SOCKS5
 	Try    int    // how many requests there were for this URL, this one included
 	Login  Login
+	Exit   string // its address, the session's own
 }
 
 // Options of a Gateway. The zero value is an open proxy without faults.
 type Options struct {
 	Addr               string // "" : a free port of 127.0.0.1
-	Username, Password string // both "" : no login is asked for
+	Username, Password string // the account's own; both "" : no login is asked for
 
-	// Decode checks a login instead of Username and Password, and reads country
-	// and session out of it; false refuses it.
+	// Provider is one of Providers, whose syntax adds country and session to
+	// the login; "": the login is the account's and nothing else.
+	Provider string
+
+	// Decode checks a login instead of all that, and reads it by a syntax of the
+	// caller's own; false refuses it.
 	Decode func(username, password string) (Login, bool)
+
+	// Countries are those that exits are in; nil: all. A login for another gets
+	// the provider's answer.
+	Countries []string
+
+	// ExitHeader is the header that tells the exit's address, such as X-Brd-Ip:
+	// the client in answers, the one to CONNECT included, and the site in plain
+	// requests; "": none does.
+	ExitHeader string
 
 	// Fault chooses what happens to a request whose login was right; nil:
 	// nothing does. It is called from several goroutines at once.
@@ -48,6 +67,7 @@ type Options struct {
 type Conn struct {
 	Target   string // host:port of the tunnel, "" if it carried plain requests
 	Session  string // of its last login
+	Exit     string // of its last request, "" if it had none
 	Requests int    // answered or failed, refused logins too
 	Up, Down int64  // bytes from and to the client
 }
@@ -64,21 +84,28 @@ type Stats struct {
 // Gateway is a running proxy.
 type Gateway struct {
 	opts     Options
+	provider provider
 	listener net.Listener
 	upstream *http.Transport
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 
-	mu    sync.Mutex
-	tries map[string]int
-	stats Stats
-	conns []*clientConn
-	open  map[net.Conn]bool
+	mu        sync.Mutex
+	tries     map[string]int
+	stats     Stats
+	conns     []*clientConn
+	open      map[net.Conn]bool
+	exits     map[string]exit // by session
+	exitsMade int
 }
 
 // Start listens and serves. Close the gateway.
 func Start(opts Options) (*Gateway, error) {
+	provider, known := providers[opts.Provider]
+	if opts.Provider != "" && !known {
+		return nil, fmt.Errorf("starting the gateway: there is no provider %q", opts.Provider)
+	}
 	addr := opts.Addr
 	if addr == "" {
 		addr = "127.0.0.1:0"
@@ -92,6 +119,7 @@ func Start(opts Options) (*Gateway, error) {
 	}
 	g := &Gateway{
 		opts:     opts,
+		provider: provider,
 		listener: listener,
 		upstream: &http.Transport{
 			DialContext:         opts.Dial,
@@ -100,6 +128,7 @@ func Start(opts Options) (*Gateway, error) {
 		},
 		tries: make(map[string]int),
 		open:  make(map[net.Conn]bool),
+		exits: make(map[string]exit),
 	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.running.Go(g.accept)
@@ -240,18 +269,25 @@ func (g *Gateway) admit(c *clientConn, method, target, username, password string
 		return Request{}, false
 	}
 	g.tries[target]++
-	return Request{Method: method, URL: target, Try: g.tries[target], Login: login}, true
+	c.seen.Exit = g.chooseExit(c, login)
+	return Request{Method: method, URL: target, Try: g.tries[target], Login: login, Exit: c.seen.Exit}, true
 }
 
 func (g *Gateway) login(username, password string) (Login, bool) {
-	if g.opts.Decode != nil {
-		login, ok := g.opts.Decode(username, password)
-		login.Username, login.Password = username, password
-		return login, ok
+	var login Login
+	var ok bool
+	switch {
+	case g.opts.Decode != nil:
+		login, ok = g.opts.Decode(username, password)
+	case g.opts.Provider != "":
+		login, ok = g.provider.decode(g.opts.Username, g.opts.Password, username, password)
+	case g.opts.Username == "" && g.opts.Password == "":
+		ok = true
+	default:
+		ok = username == g.opts.Username && password == g.opts.Password
 	}
-	open := g.opts.Username == "" && g.opts.Password == ""
-	ok := open || username == g.opts.Username && password == g.opts.Password
-	return Login{Username: username, Password: password}, ok
+	login.Username, login.Password = username, password
+	return login, ok
 }
 
 // needsLogin reports whether clients must identify themselves.
@@ -260,6 +296,9 @@ func (g *Gateway) needsLogin() bool {
 }
 
 func (g *Gateway) fault(r Request) Fault {
+	if r.Exit == "" {
+		return g.noExit(r.Login)
+	}
 	if g.opts.Fault == nil {
 		return Fault{}
 	}

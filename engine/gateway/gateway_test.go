@@ -130,7 +130,7 @@ func TestLogins(t *testing.T) {
 		{"wrong password", Options{Username: "u", Password: "p"}, "u", "q", 407, Login{}},
 		{"wrong user", Options{Username: "u", Password: "p"}, "v", "p", 407, Login{}},
 		{"none", Options{Username: "u", Password: "p"}, "", "", 407, Login{}},
-		{"decoded", Options{Decode: decode}, "u-us-abc", "p", 200, Login{"u-us-abc", "p", "us", "abc"}},
+		{"decoded", Options{Decode: decode}, "u-us-abc", "p", 200, Login{Username: "u-us-abc", Password: "p", Country: "us", Session: "abc"}},
 		{"not decoded", Options{Decode: decode}, "u-us", "p", 407, Login{}},
 	}
 	for _, test := range tests {
@@ -171,7 +171,9 @@ func TestFaultsOfPlainRequests(t *testing.T) {
 		{"none", Fault{}, 200, 5000, nil},
 		{"status", Fault{Kind: Status, Status: 490, Body: "no exit"}, 490, 7, nil},
 		{"dead tunnel", Fault{Kind: DeadTunnel}, 502, 0, nil},
+		{"odd header", Fault{Kind: Status, Status: 200, Header: http.Header{"Proxy Connection": {"close"}}, Body: "x"}, 200, 1, nil},
 		{"drop", Fault{Kind: Drop}, 0, 0, io.EOF},
+		{"cut", Fault{Kind: Cut}, 0, 0, io.ErrUnexpectedEOF},
 		{"reset", Fault{Kind: Reset, After: 100}, 200, 100, syscall.ECONNRESET},
 		{"slow", Fault{Kind: Slow, After: 1000, Pause: time.Microsecond}, 200, 5000, nil},
 		{"slow by default", Fault{Kind: Slow}, 200, 5000, nil},
@@ -306,6 +308,7 @@ func TestSOCKSFaults(t *testing.T) {
 		{Fault{Kind: Status, Status: 502}, "general SOCKS server failure"},
 		{Fault{Kind: DeadTunnel}, "general SOCKS server failure"},
 		{Fault{Kind: Drop}, "EOF"},
+		{Fault{Kind: Cut}, "EOF"},
 		{Fault{}, "connection refused"},
 	} {
 		g := start(t, Options{

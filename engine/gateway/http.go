@@ -65,15 +65,15 @@ func (g *Gateway) answer(c *clientConn, req *http.Request, f Fault) bool {
 			return false
 		}
 	}
-	var head strings.Builder
-	fmt.Fprintf(&head, "HTTP/1.1 %d %s\r\n", f.Status, http.StatusText(f.Status))
-	header := f.Header.Clone()
-	if header == nil {
-		header = http.Header{}
+	var text strings.Builder
+	fmt.Fprintf(&text, "HTTP/1.1 %d %s\r\n", f.Status, http.StatusText(f.Status))
+	for name, values := range f.Header { // Header.Write leaves out names that are none, which some gateways send
+		for _, value := range values {
+			fmt.Fprintf(&text, "%s: %s\r\n", name, value)
+		}
 	}
-	header.Set("Content-Length", fmt.Sprint(len(f.Body)))
-	_ = header.Write(&head)
-	_, err := io.WriteString(c, head.String()+"\r\n"+f.Body)
+	fmt.Fprintf(&text, "Content-Length: %d\r\n\r\n%s", len(f.Body), f.Body)
+	_, err := io.WriteString(c, text.String())
 	return err == nil
 }
 
@@ -84,6 +84,9 @@ func (g *Gateway) fail(c *clientConn, r *bufio.Reader, req *http.Request, f Faul
 	case Status, DeadTunnel:
 		return true, g.answer(c, req, f)
 	case Drop:
+		return true, false
+	case Cut:
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n")
 		return true, false
 	case Hang:
 		gone(r)
@@ -104,6 +107,9 @@ func (g *Gateway) forward(c *clientConn, r *bufio.Reader, req *http.Request, see
 	for _, name := range []string{"Proxy-Authorization", "Proxy-Connection", "Connection"} {
 		out.Header.Del(name)
 	}
+	if g.opts.ExitHeader != "" {
+		out.Header.Set(g.opts.ExitHeader, seen.Exit)
+	}
 	resp, err := g.upstream.RoundTrip(out)
 	if err != nil && g.ctx.Err() != nil { // Close cut it short: that is no answer of a gateway
 		return false
@@ -112,6 +118,9 @@ func (g *Gateway) forward(c *clientConn, r *bufio.Reader, req *http.Request, see
 		return g.answer(c, req, Fault{Status: http.StatusBadGateway})
 	}
 	defer resp.Body.Close()
+	if g.opts.ExitHeader != "" {
+		resp.Header.Set(g.opts.ExitHeader, seen.Exit)
+	}
 	resp.Body = g.faulty(f, resp.Body, resp.Body, func() { gone(r) })
 	if err := resp.Write(c); err != nil {
 		if errors.Is(err, errReset) {
@@ -140,7 +149,11 @@ func (g *Gateway) connect(c *clientConn, r *bufio.Reader, req *http.Request, see
 		g.answer(c, req, Fault{Status: http.StatusBadGateway})
 		return
 	}
-	if _, err := io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+	established := "HTTP/1.1 200 Connection established\r\n"
+	if g.opts.ExitHeader != "" {
+		established += g.opts.ExitHeader + ": " + seen.Exit + "\r\n"
+	}
+	if _, err := io.WriteString(c, established+"\r\n"); err != nil {
 		site.Close()
 		return
 	}

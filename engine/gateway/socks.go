@@ -50,6 +50,9 @@ func (g *Gateway) serveSOCKS(c *clientConn, r *bufio.Reader) {
 		return
 	case Drop:
 		return
+	case Cut:
+		_, _ = c.Write([]byte{socksVersion})
+		return
 	case Hang:
 		gone(r)
 		return
