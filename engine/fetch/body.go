@@ -43,7 +43,9 @@ func (a *attempt) receive(req *http.Request, resp *http.Response) (*Page, error)
 		ContentType:    mediaType(resp.Header.Get("Content-Type")),
 		CloseDelimited: resp.ContentLength < 0 && len(resp.TransferEncoding) == 0,
 	}
-	if req.Method == http.MethodHead {
+	// What follows a 101 is no body but the connection, which outlives the
+	// request's context: reading it could last for ever.
+	if req.Method == http.MethodHead || resp.StatusCode == http.StatusSwitchingProtocols {
 		p.CloseDelimited = false
 		return p, nil
 	}

@@ -213,6 +213,20 @@ func TestCloseDelimitedBodyIsNoted(t *testing.T) {
 	}
 }
 
+// A site that changes the protocol and then says nothing more holds nobody.
+func TestSwitchedProtocolIsNotRead(t *testing.T) {
+	site := serveConn(t, func(c net.Conn) {
+		if _, err := http.ReadRequest(newReader(c)); err == nil {
+			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
+			_, _ = io.Copy(io.Discard, c) // until the client closes
+		}
+	})
+	page, _, err := get(t, open(t, Options{}), site)
+	if err != nil || page.Status != http.StatusSwitchingProtocols || len(page.Body) != 0 || page.CloseDelimited {
+		t.Errorf("got %+v, %v", page, err)
+	}
+}
+
 func TestBodyOverItsCapIsRefused(t *testing.T) {
 	plain := varied(10_000)
 	site := serve(t, func(w http.ResponseWriter, r *http.Request) {
