@@ -240,7 +240,7 @@ func pageStories(t *testing.T) []wired {
 	rowRules := parser.Spec{Version: 1, Key: "{id}", Rows: &parser.Rule{CSS: "li"}, Fields: []parser.Field{
 		{Name: "id", Rule: parser.Rule{CSS: ":scope"}, Attr: "data-id"}, {Name: "b", Rule: parser.Rule{CSS: "b"}},
 	}}
-	long := page("text/html", strings.Repeat("<p>long</p>", 1000))
+	long := page("text/html", strings.Repeat("<p>long</p>", 4000)) // much more than is read together with the headers
 	local := func(w *wire) { w.opts.AllowPrivate = false }
 	body := func(limit int64) func(*wire) { return func(w *wire) { w.opts.MaxBodyBytes = limit } }
 	bytes := func(limit int64) func(*wire) { return func(w *wire) { w.src.Limits.Bytes = limit } }
@@ -252,7 +252,7 @@ func pageStories(t *testing.T) []wired {
 			wired{name: "over max_body", ways: everyWay, answer: long, set: body(1000), status: 200, phase: fetch.PhaseBody},
 		),
 		ends(storage.CategoryBudgetExhausted, jobFailed, anyExit,
-			wired{name: "over limits.bytes", ways: everyWay, answer: long, set: bytes(8000), status: 200, phase: fetch.PhaseBody},
+			wired{name: "over limits.bytes", ways: everyWay, answer: long, set: bytes(25_000), status: 200, phase: fetch.PhaseBody},
 		),
 		ends(storage.CategoryContentType, jobRetried(5*time.Minute), freshExit,
 			wired{name: "an image", ways: commonWays, answer: page("image/png", "\x89PNG"), status: 200},
