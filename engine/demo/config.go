@@ -11,6 +11,9 @@ const (
 	passwordVariable = "SEMEL_DEMO_PASSWORD"
 )
 
+// provider is whose logins the demo's gateway reads.
+const provider = "packetstream"
+
 // marker is the first line of the demo's config. A folder that has it is the
 // demo's own.
 const marker = "# semel demo: this line marks the folder as the demo's own, to be written again"
@@ -32,7 +35,7 @@ images       = { css = "img.gallery", attr = "src", type = "url", many = true }
 
 // configText is a config for the gateway at an address.
 func configText(gateway string) string {
-	return fmt.Sprintf(configTemplate, marker, "http://"+gateway, userVariable, passwordVariable, siteHost, productPath, ParserTOML)
+	return fmt.Sprintf(configTemplate, marker, "http://"+gateway, userVariable, passwordVariable, siteHost, productPath, ParserTOML, provider)
 }
 
 const configTemplate = `%[1]s
@@ -59,8 +62,11 @@ workers = 32                     # attempts at once
 concurrency = 32
 interval    = "0s"
 
-# The way out: a gateway with a login. Secrets never stand in this file.
+# The way out: a gateway with a login, to which the provider's syntax adds country
+# and session. The address is the demo's own; without url it is the provider's.
+# Secrets never stand in this file.
 [proxy.gateway]
+provider = "%[8]s"
 url      = "%[2]s"
 username = "env:%[3]s"
 password = "env:%[4]s"
@@ -71,6 +77,7 @@ password = "env:%[4]s"
 url     = "http://%[5]s%[6]s{id}"
 targets = "targets.csv"
 key     = "{id}"
+country = "US"                   # of the exits
 proxy   = "gateway"
 
 [source.shop.limits]

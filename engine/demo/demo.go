@@ -114,7 +114,7 @@ func (r *run) open() error {
 	r.serving.Go(func() { _ = r.site.Serve(listener) }) // ends with Close, which is no fault
 	address := listener.Addr().String()
 	r.gateway, err = gateway.Start(gateway.Options{
-		Username: r.login[0], Password: r.login[1],
+		Provider: provider, Username: r.login[0], Password: r.login[1],
 		Fault: r.faults.next,
 		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, address)
