@@ -153,6 +153,7 @@ func dyingExit(w *wire) {
 
 // transportStories are about connections, whoever they are with.
 func transportStories() []wired {
+	through := slices.Concat(proxyWays, socksWays)
 	closed := func(w *wire) { w.site.Listener.Close() }
 	distrust := func(w *wire) { w.trust = false }
 	stalled := func(after int) gateway.Fault { return gateway.Fault{Kind: gateway.Stall, After: after} }
@@ -170,11 +171,11 @@ func transportStories() []wired {
 		),
 		ends(storage.CategoryReadTimeout, jobRetried(5*time.Second), freshExit,
 			wired{name: "no answer", ways: everyWay, answer: noAnswer, set: hastyHeaders, phase: fetch.PhaseHeaders},
-			wired{name: "silence in the body", ways: []way{viaPlain}, fault: stalled(10), set: hastyIdle, status: 200, phase: fetch.PhaseBody},
+			wired{name: "silence in the body", ways: through, fault: stalled(20_000), answer: longPage, set: hastyIdle, status: 200, phase: fetch.PhaseBody},
 		),
 		ends(storage.CategoryBodyTruncated, jobRetried(time.Second), freshExit,
 			wired{name: "cut", ways: everyWay, answer: cutPage, status: 200, phase: fetch.PhaseBody},
-			wired{name: "reset", ways: []way{viaPlain}, fault: gateway.Fault{Kind: gateway.Reset, After: 10}, status: 200, phase: fetch.PhaseBody},
+			wired{name: "reset", ways: through, fault: gateway.Fault{Kind: gateway.Reset, After: 20_000}, answer: longPage, status: 200, phase: fetch.PhaseBody},
 			wired{name: "closed before the answer", ways: []way{directHTTP, directTLS, viaTunnel, viaSOCKS, viaSOCKSTLS}, answer: rawAnswer(""), phase: fetch.PhaseHeaders},
 			wired{name: "dropped by the gateway", ways: []way{viaPlain}, fault: gateway.Fault{Kind: gateway.Drop}, phase: fetch.PhaseHeaders},
 			wired{name: "cut by the gateway", ways: []way{viaPlain}, fault: gateway.Fault{Kind: gateway.Cut}, phase: fetch.PhaseHeaders},
@@ -185,7 +186,10 @@ func transportStories() []wired {
 // siteStories are about the site's own answers.
 func siteStories() []wired {
 	busy := jobRetried(30 * time.Second).gating()
-	blocked := next{state: storage.StateRetryable, tries: 1, least: 15 * time.Minute, most: 30 * time.Minute}
+	blocked := jobRetried(30 * time.Minute).notBefore(15 * time.Minute)
+	hurry := func(w *wire) {
+		w.src.Retry = map[storage.Category]RetryPolicy{storage.CategoryBlocked: {Max: 10 * time.Minute}}
+	}
 	return slices.Concat(
 		ends(storage.CategoryThrottled, busy, sameExit,
 			wired{name: "429", ways: everyWay, answer: statusPage(429), status: 429},
@@ -194,6 +198,7 @@ func siteStories() []wired {
 		),
 		ends(storage.CategoryBlocked, blocked, anyExit,
 			wired{name: "403", ways: everyWay, answer: statusPage(403), status: 403},
+			wired{name: "403 where jitter is short", ways: commonWays, answer: statusPage(403), set: hurry, status: 403, next: jobRetried(0).notBefore(15 * time.Minute)},
 			wired{name: "401", ways: commonWays, answer: statusPage(401, "Www-Authenticate", "Basic"), status: 401},
 			wired{name: "451", ways: commonWays, answer: statusPage(451), status: 451},
 			wired{name: "challenge with 200", ways: commonWays, answer: statusPage(200, "Cf-Mitigated", "challenge"), status: 200},
@@ -240,7 +245,6 @@ func pageStories(t *testing.T) []wired {
 	rowRules := parser.Spec{Version: 1, Key: "{id}", Rows: &parser.Rule{CSS: "li"}, Fields: []parser.Field{
 		{Name: "id", Rule: parser.Rule{CSS: ":scope"}, Attr: "data-id"}, {Name: "b", Rule: parser.Rule{CSS: "b"}},
 	}}
-	long := page("text/html", strings.Repeat("<p>long</p>", 4000)) // much more than is read together with the headers
 	local := func(w *wire) { w.opts.AllowPrivate = false }
 	body := func(limit int64) func(*wire) { return func(w *wire) { w.opts.MaxBodyBytes = limit } }
 	bytes := func(limit int64) func(*wire) { return func(w *wire) { w.src.Limits.Bytes = limit } }
@@ -249,10 +253,10 @@ func pageStories(t *testing.T) []wired {
 			wired{name: "a private address", ways: everyWay, set: local, phase: fetch.PhaseStart},
 		),
 		ends(storage.CategoryTooLarge, jobFailed, anyExit,
-			wired{name: "over max_body", ways: everyWay, answer: long, set: body(1000), status: 200, phase: fetch.PhaseBody},
+			wired{name: "over max_body", ways: everyWay, answer: longPage, set: body(1000), status: 200, phase: fetch.PhaseBody},
 		),
 		ends(storage.CategoryBudgetExhausted, jobFailed, anyExit,
-			wired{name: "over limits.bytes", ways: everyWay, answer: long, set: bytes(25_000), status: 200, phase: fetch.PhaseBody},
+			wired{name: "over limits.bytes", ways: everyWay, answer: longPage, set: bytes(25_000), status: 200, phase: fetch.PhaseBody},
 		),
 		ends(storage.CategoryContentType, jobRetried(5*time.Minute), freshExit,
 			wired{name: "an image", ways: commonWays, answer: page("image/png", "\x89PNG"), status: 200},
@@ -325,6 +329,9 @@ func oneHeader(name, value string) http.Header { return http.Header{name: {value
 func gatewaySays(status int, header http.Header) gateway.Fault {
 	return gateway.Fault{Kind: gateway.Status, Status: status, Header: header}
 }
+
+// longPage is much more than is read together with the headers.
+var longPage = page("text/html", strings.Repeat("<p>long</p>", 4000))
 
 // impatience is how long a silence is borne where the story is about one.
 const impatience = 50 * time.Millisecond
