@@ -126,19 +126,13 @@ func newWire(t *testing.T, story wired, by way) *wire {
 	w := &wire{story: story, way: by, clock: newStillClock(time.Now().Truncate(time.Second)), trust: true}
 	w.site = httptest.NewUnstartedServer(http.HandlerFunc(w.answer))
 	w.site.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes and bodies are broken on purpose
-	if by.site == "https" {
-		w.site.StartTLS()
-	} else {
-		w.site.Start()
-	}
-	t.Cleanup(w.site.Close)
 	w.gateway = gateway.Options{Provider: "oxylabs", Username: "u", Password: "p", Fault: w.fault}
 	w.proxy = proxy.Spec{Name: "home", Username: "u", Password: "p", UsernameTemplate: "customer-{username}[-sessid_oneip-{session}]"}
 	w.src = source(t, 1)
 	if story.warm {
 		w.src = source(t, 2)
 	}
-	w.src.URL = template(t, w.site.URL+"/p/{id}")
+	w.src.URL = template(t, by.site+"://"+w.site.Listener.Addr().String()+"/p/{id}")
 	store := storagetest.OpenAt(t, filepath.Join(t.TempDir(), "semel.db"), storage.Options{NoSync: true, Now: w.clock.now})
 	w.opts = options(store, nil)
 	w.opts.Now, w.opts.Workers, w.opts.Pacing = w.clock.now, 1, pacing(1, 0)
@@ -150,9 +144,15 @@ func newWire(t *testing.T, story wired, by way) *wire {
 	return w
 }
 
-// start makes gateway and engine.
+// start starts site and gateway and makes the engine.
 func (w *wire) start(t *testing.T) {
 	t.Helper()
+	if w.way.site == "https" {
+		w.site.StartTLS()
+	} else {
+		w.site.Start()
+	}
+	t.Cleanup(w.site.Close)
 	if w.way.via != "" {
 		var err error
 		if w.running, err = gateway.Start(w.gateway); err != nil {
