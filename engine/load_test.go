@@ -62,7 +62,7 @@ func (b *behind) engine(t *testing.T, scheme, password string, keep time.Duratio
 	if err != nil {
 		t.Fatal(err)
 	}
-	src.Proxy = "home"
+	src.Proxies = []string{"home"}
 	opts := options(openStore(t), nil, src)
 	opts.Workers, opts.Pacing = 64, pacing(8, 0)
 	opts.Timeouts = fetch.Timeouts{Idle: 3 * time.Second}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"semel/engine/gateway"
 	"semel/engine/proxy"
@@ -47,13 +48,16 @@ func TestGatewaysReadTheLogins(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, country := range []string{"", "US", "GB", "DE"} {
-				for _, session := range []string{"", p.NewSessionID()} {
-					read = gateway.Login{}
-					if !visitThrough(t, p, site.URL, country, session) {
+				id := p.NewSessionID()
+				for _, exit := range []proxy.Exit{{}, {Session: id}, {Session: id, Keep: 10 * time.Minute}, {Session: id, Keep: 10 * time.Minute, Strict: true}} {
+					exit.Country, read = country, gateway.Login{}
+					if !visitThrough(t, p, site.URL, exit) {
 						continue
 					}
-					if read.Country != country || read.Session != session {
-						t.Errorf("%s over %s: country %q and session %q were read as %+v", provider, at[:5], country, session, read)
+					// Not every provider is told how long, or has a strict form.
+					kept := read.TTL == 0 || read.TTL == exit.Keep
+					if read.Country != country || read.Session != exit.Session || !kept {
+						t.Errorf("%s over %s: %+v was read as %+v", provider, at[:5], exit, read)
 					}
 				}
 			}
@@ -63,10 +67,10 @@ func TestGatewaysReadTheLogins(t *testing.T) {
 
 // visitThrough makes a request through a proxy; false if its login cannot say
 // that, which is fine only for what some provider leaves out.
-func visitThrough(t *testing.T, p *proxy.Proxy, site, country, session string) bool {
+func visitThrough(t *testing.T, p *proxy.Proxy, site string, exit proxy.Exit) bool {
 	t.Helper()
-	e, err := p.Endpoint(country, session)
-	if country == "" && errors.Is(err, proxy.ErrCountry) || session == "" && errors.Is(err, proxy.ErrSession) {
+	e, err := p.Endpoint(exit)
+	if exit.Country == "" && errors.Is(err, proxy.ErrCountry) || exit.Session == "" && errors.Is(err, proxy.ErrSession) {
 		return false
 	}
 	if err != nil {
@@ -82,7 +86,7 @@ func visitThrough(t *testing.T, p *proxy.Proxy, site, country, session string) b
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		t.Errorf("%s: country %q, session %q: the gateway answered %d", e, country, session, resp.StatusCode)
+		t.Errorf("%s: %+v: the gateway answered %d", e, exit, resp.StatusCode)
 	}
 	return resp.StatusCode == http.StatusOK
 }

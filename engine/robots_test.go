@@ -8,7 +8,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"semel/engine/gateway"
 	"semel/engine/proxy"
@@ -36,7 +35,7 @@ func TestRobotsAreReadBeforeAnyPage(t *testing.T) {
 		"503":            {"http", true, func() (*http.Response, error) { return respond(503, ""), nil }, storage.CategoryRobotsUnavailable},
 		"304":            {"http", false, func() (*http.Response, error) { return respond(304, ""), nil }, storage.CategoryRobotsUnavailable},
 		"no answer":      {"http", false, func() (*http.Response, error) { return nil, errors.New("reset") }, storage.CategoryBodyTruncated},
-		"the gateway's":  {"http", true, func() (*http.Response, error) { return respond(404, "", "X-Squid-Error", "ERR_DNS_FAIL 0"), nil }, storage.CategoryProxyDenied},
+		"the gateway's":  {"http", true, func() (*http.Response, error) { return respond(404, "", "X-Squid-Error", "ERR_DNS_FAIL 0"), nil }, storage.CategoryDNS},
 		"no tunnel":      {"https", true, func() (*http.Response, error) { return nil, refused(502) }, storage.CategoryExitConnect},
 		"no exit for it": {"https", true, func() (*http.Response, error) { return nil, refused(490) }, storage.CategoryExitUnavailable},
 	} {
@@ -59,7 +58,6 @@ func TestRobotsAreReadBeforeAnyPage(t *testing.T) {
 				})
 				src := source(t, 1)
 				src.URL = template(t, test.scheme+"://shop.test/p/{id}")
-				src.Retry = map[storage.Category]RetryPolicy{storage.CategoryProxyDenied: {Attempts: 2, Base: time.Second}}
 				opts := options(s, web, src)
 				opts.Robots = true
 				if test.proxied {

@@ -165,7 +165,7 @@ func (w *wire) start(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.opts.Proxies = []Proxy{{Proxy: p, Name: "home", Session: 100 * time.Hour}}
-		w.src.Proxy = "home"
+		w.src.Proxies = []string{"home"}
 	}
 	w.opts.Sources = []Source{w.src}
 	e, err := New(w.opts)
