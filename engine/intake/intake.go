@@ -2,8 +2,8 @@
 // source's templates with them, and makes jobs with deterministic keys.
 //
 // It answers for reading target files as a stream, for what a row must hold, and
-// for how a row becomes a URL and a key. It leaves the queue to the engine:
-// nothing here writes to the store.
+// for how a row becomes a URL, a request's body and a key. It leaves the queue to
+// the engine: nothing here writes to the store.
 //
 // Invariants: memory does not grow with the file; a bad row is one *RowError and
 // reading goes on; the same source, target and window always give the same job,
