@@ -26,7 +26,7 @@ var (
 
 // stories are all that is told.
 func stories(t *testing.T) []wired {
-	return slices.Concat(accountStories(), gatewayStories(t), exitStories(), transportStories(), siteStories(), robotsStories(), pageStories(t))
+	return slices.Concat(accountStories(), gatewayStories(t), exitStories(), providerStories(), transportStories(), siteStories(), robotsStories(), pageStories(t))
 }
 
 // ends gives stories one category, and where they have none of their own, what
@@ -110,12 +110,12 @@ func exitStories() []wired {
 			wired{name: "reply 4", ways: socksWays, warm: true, fault: gatewaySays(4, nil), phase: fetch.PhaseConnect},
 		),
 		ends(storage.CategoryExitConnect, jobRetried(2*time.Second), freshExit,
-			wired{name: "200 with an error's mark", ways: proxyWays, fault: gatewaySays(200, oneHeader("X-Brd-Err-Code", "client_99999")), gateway: 200, code: "client_99999"},
 			wired{name: "502", ways: proxyWays, fault: gatewaySays(502, proxyStatus), gateway: 502, code: "peer_1"},
 			wired{name: "503", ways: proxyWays, fault: gatewaySays(503, oneHeader("X-Squid-Error", "ERR_CONNECT_FAIL 111")), gateway: 503, code: "ERR_CONNECT_FAIL 111"},
 			wired{name: "504", ways: []way{viaTunnel}, fault: gatewaySays(504, nil), gateway: 504},
 			wired{name: "522", ways: proxyWays, fault: gatewaySays(522, nil), gateway: 522},
 			wired{name: "499", ways: proxyWays, fault: gatewaySays(499, nil), gateway: 499},
+			wired{name: "200 with an error's mark", ways: proxyWays, fault: gatewaySays(200, oneHeader("X-Brd-Err-Code", "client_99999")), gateway: 200, code: "client_99999"},
 			wired{name: "a space in a header's name", ways: []way{viaTunnel}, fault: gatewaySays(502, http.Header{"Proxy Connection": {"close"}}), gateway: 502},
 			wired{name: "reply 3", ways: socksWays, fault: gatewaySays(3, nil), phase: fetch.PhaseConnect},
 			wired{name: "reply 4", ways: socksWays, fault: gatewaySays(4, nil), phase: fetch.PhaseConnect},
@@ -353,12 +353,14 @@ func deadAddr(t *testing.T) string {
 }
 
 // badName is one that no resolver is asked for: a label over 63 bytes.
-func badName(w *wire) {
-	tmpl, err := intake.ParseTemplate("http://" + strings.Repeat("a", 64) + ".test/p/{id}")
+func badName(w *wire) { w.src.URL = mustTemplate("http://" + strings.Repeat("a", 64) + ".test/p/{id}") }
+
+func mustTemplate(text string) intake.Template {
+	tmpl, err := intake.ParseTemplate(text)
 	if err != nil {
 		panic(err)
 	}
-	w.src.URL = tmpl
+	return tmpl
 }
 
 // busyUntil answers 503 with a date.

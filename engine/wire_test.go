@@ -107,6 +107,7 @@ type wire struct {
 	gateway gateway.Options
 	running *gateway.Gateway
 	proxy   proxy.Spec
+	keep    time.Duration // of a session
 	src     Source
 	opts    Options
 	trust   bool // the site's certificate
@@ -123,7 +124,7 @@ func (w *wire) begins() int64 {
 
 func newWire(t *testing.T, story wired, by way) *wire {
 	t.Helper()
-	w := &wire{story: story, way: by, clock: newStillClock(time.Now().Truncate(time.Second)), trust: true}
+	w := &wire{story: story, way: by, clock: newStillClock(time.Now().Truncate(time.Second)), keep: 100 * time.Hour, trust: true}
 	w.site = httptest.NewUnstartedServer(http.HandlerFunc(w.answer))
 	w.site.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes and bodies are broken on purpose
 	w.gateway = gateway.Options{Provider: "oxylabs", Username: "u", Password: "p", Fault: w.fault}
@@ -164,7 +165,7 @@ func (w *wire) start(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.opts.Proxies = []Proxy{{Proxy: p, Name: "home", Session: 100 * time.Hour}}
+		w.opts.Proxies = []Proxy{{Proxy: p, Name: "home", Session: w.keep}}
 		w.src.Proxies = []string{"home"}
 	}
 	w.opts.Sources = []Source{w.src}
