@@ -111,8 +111,7 @@ max = "10ms"
 base = "10ms"
 max = "10ms"
 [source.shop.retry.proxy_unreachable]
-base = "10ms"
-max = "10ms"
+attempts = 1
 [source.shop.parser]
 version = 1
 [source.shop.parser.fields]

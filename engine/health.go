@@ -23,11 +23,12 @@ const (
 	// them, end the trust in a login that has worked.
 	refusalsInRow = 5
 
-	// outagePatience and exitPatience are how long RunOnce waits for a gateway
-	// that cannot be reached, and for an exit in a country, before it leaves
-	// what depends on them to a later run.
-	outagePatience = 2 * time.Minute
-	exitPatience   = 15 * time.Minute
+	// How long RunOnce waits before it leaves what depends on them to a later
+	// run: for a gateway that is gone, for one that it has never reached and
+	// whose address may be wrong, and for an exit in a country.
+	outagePatience  = 2 * time.Minute
+	strangePatience = 30 * time.Second
+	exitPatience    = 15 * time.Minute
 )
 
 // A gateway that cannot be dialled is out after three failures in a row. One
@@ -57,6 +58,7 @@ type health struct {
 
 type proxyHealth struct {
 	account   account
+	reached   bool // its gateway has answered since the start
 	outage    breaker
 	countries map[string]*countryHealth
 	busy      time.Time // the gateway has asked for nothing before
@@ -204,6 +206,7 @@ func (h *health) learn(x exit, e experience) (pause Pause, news bool) {
 		p.account.accepted(e.began)
 	}
 	if e.answered {
+		p.reached = true
 		p.outage.worked(e.began)
 	}
 	if e.failure != nil {
@@ -362,7 +365,11 @@ func (h *health) heldLong(x exit, now time.Time) bool {
 	if p == nil {
 		return false
 	}
-	if pause := p.pause(now); pause.Kind == PauseAccount || pause.Kind == PauseBudget || p.outage.openFor(now) > outagePatience {
+	patience := outagePatience
+	if !p.reached {
+		patience = strangePatience
+	}
+	if pause := p.pause(now); pause.Kind == PauseAccount || pause.Kind == PauseBudget || p.outage.openFor(now) > patience {
 		return true
 	}
 	c := p.countries[x.country]

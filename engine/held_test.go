@@ -78,22 +78,48 @@ func TestGatewayOutage(t *testing.T) {
 	})
 }
 
-// RunOnce waits for a gateway for a moment only, and says what it left.
+// RunOnce waits for a gateway for a while only, and not for long where it has
+// never reached it, and says what it left.
 func TestRunOnceLeavesAnOutage(t *testing.T) {
+	for reached, patience := range map[int64]time.Duration{0: strangePatience, 20: outagePatience} {
+		synctest.Test(t, func(t *testing.T) {
+			s := openStore(t)
+			var asked atomic.Int64
+			web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
+				if asked.Add(1) > reached {
+					return nil, unreachable()
+				}
+				return product(req.URL.Path), nil
+			})
+			src := source(t, 50)
+			src.Proxies = []string{"home"}
+			opts := options(s, web, src)
+			opts.Proxies = []Proxy{countryProxy(t, "home")}
+			begin := time.Now()
+			sum := runOnce(t, opts)
+			if d := time.Since(begin); d < patience || d > patience+outagePolicy.max+time.Minute {
+				t.Errorf("it took %s", d)
+			}
+			if sum.Failed != 0 || sum.Open != 50-int(reached) || sum.Paused["home"].Kind != PauseOutage {
+				t.Errorf("%+v", sum)
+			}
+		})
+	}
+}
+
+// A source that says how many attempts may end at a gateway that is gone has
+// them counted.
+func TestOutageCountsWhereAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openStore(t)
 		web := newSite(func(*http.Request, int) (*http.Response, error) { return nil, unreachable() })
-		src := source(t, 50)
-		src.Proxies = []string{"home"}
+		src := source(t, 20)
+		src.Proxies, src.Retry = []string{"home"}, map[storage.Category]RetryPolicy{storage.CategoryProxyUnreachable: {Attempts: 1}}
 		opts := options(s, web, src)
 		opts.Proxies = []Proxy{countryProxy(t, "home")}
-		begin := time.Now()
 		sum := runOnce(t, opts)
-		if d := time.Since(begin); d < outagePatience || d > outagePatience+2*time.Minute {
-			t.Errorf("it took %s", d)
-		}
-		if sum.Failed != 0 || sum.Open != 50 || sum.Paused["home"].Kind != PauseOutage {
-			t.Errorf("%+v", sum)
+		if n := tries(t, s); int64(sum.Failed) != n || n <= int64(outagePolicy.threshold) || sum.Failed+sum.Open != 20 {
+			t.Errorf("%+v after %d attempts", sum, n)
 		}
 	})
 }

@@ -368,7 +368,8 @@ func decideJob(j *storage.Job, src *Source, f *failure, h history, now time.Time
 		why := fmt.Sprintf("%s: %s; semel retry %d sends it again", h.unsafe, f.reason, j.ID)
 		return decision{outcome: storage.OutcomeFail, category: storage.CategoryUnsafeToRepeat, reason: why}
 	}
-	if f.category == storage.CategoryReleased || accountWide(f.category) || f.unburnt {
+	asked := src.Retry[f.category].Attempts > 0 // whoever says how many may fail wants them to count
+	if f.category == storage.CategoryReleased || accountWide(f.category) || f.unburnt && !asked {
 		return decision{outcome: storage.OutcomeReleased, category: f.category, reason: f.reason}
 	}
 	policy, n := src.policy(f.category), h.same+1
