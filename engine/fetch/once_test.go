@@ -26,6 +26,11 @@ func TestOnceIsSentOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
 			seen := map[string]int{}
+			times := func(path string) int {
+				mu.Lock()
+				defer mu.Unlock()
+				return seen[path]
+			}
 			site := serveConn(t, func(c net.Conn) {
 				r := newReader(c)
 				for {
@@ -49,16 +54,16 @@ func TestOnceIsSentOnce(t *testing.T) {
 			}
 			req.URL, req.Once = site+"once", true
 			_, trace, err := do(t, s, req)
-			if err == nil || trace.Hops != 1 || trace.Reused || seen["/once"] != 1 {
-				t.Errorf("the site saw it %d times: %+v, %v", seen["/once"], trace, err)
+			if err == nil || trace.Hops != 1 || trace.Reused || times("/once") != 1 {
+				t.Errorf("the site saw it %d times: %+v, %v", times("/once"), trace, err)
 			}
 			if _, trace, err := get(t, s, site+"first"); err != nil || !trace.Reused {
 				t.Errorf("the session's own connection is gone: %+v, %v", trace, err)
 			}
 			req.URL, req.Once = site+"again", false
 			_, _, _ = do(t, s, req)
-			if repeats := name == "GET" || len(req.Header) > 0; (seen["/again"] == 2) != repeats {
-				t.Errorf("without Once the site saw it %d times", seen["/again"])
+			if repeats := name == "GET" || len(req.Header) > 0; (times("/again") == 2) != repeats {
+				t.Errorf("without Once the site saw it %d times", times("/again"))
 			}
 		})
 	}
