@@ -187,9 +187,11 @@ func (c *clientConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Write counts first: a client that has read an answer finds it counted.
 func (c *clientConn) Write(p []byte) (int, error) {
+	c.down.Add(int64(len(p)))
 	n, err := c.Conn.Write(p)
-	c.down.Add(int64(n))
+	c.down.Add(int64(n - len(p)))
 	return n, err
 }
 
