@@ -60,6 +60,7 @@ type proxyHealth struct {
 	account   account
 	reached   bool // its gateway has answered since the start
 	outage    breaker
+	silence   string // why it was last out of reach
 	countries map[string]*countryHealth
 	busy      time.Time // the gateway has asked for nothing before
 	ceiling   ceiling
@@ -239,6 +240,7 @@ func (p *proxyHealth) fail(c *countryHealth, e experience) {
 			weight = weightDial
 		}
 		p.outage.failed(weight, e.began, e.ended)
+		p.silence = f.reason
 		f.unburnt = p.outage.opened > 0
 	case storage.CategoryExitUnavailable:
 		c.failed(1, e.began, e.ended)
@@ -290,7 +292,7 @@ func (p *proxyHealth) pause(now time.Time) Pause {
 	case p.account.paused():
 		return p.account.pause
 	case p.outage.opened > 0:
-		return Pause{PauseOutage, fmt.Sprintf("the gateway cannot be reached since %s", p.outage.since.UTC().Format(time.RFC3339)), p.outage.until}
+		return Pause{PauseOutage, fmt.Sprintf("the gateway is out of reach since %s: %s", p.outage.since.UTC().Format(time.RFC3339), p.silence), p.outage.until}
 	case p.budget.spent(now):
 		return Pause{PauseBudget, p.budget.String(), nextDay(now)}
 	}
