@@ -62,7 +62,7 @@ func (b *budget) left(now time.Time) int64 {
 
 // String says what is used up.
 func (b *budget) String() string {
-	return fmt.Sprintf("the budget of %d bytes a day is used up: %d have moved", b.daily, b.bytes)
+	return fmt.Sprintf("%d of the %d bytes of its budget have moved today, and another attempt would not fit", b.bytes, b.daily)
 }
 
 func dayOf(t time.Time) time.Time   { return t.UTC().Truncate(24 * time.Hour) }

@@ -36,6 +36,7 @@ const (
 // takes more of them.
 var (
 	outagePolicy = breakerPolicy{threshold: 12, base: time.Second, max: time.Minute}
+	limitPolicy  = breakerPolicy{threshold: 3, base: 5 * time.Second, max: 2 * time.Minute}
 	exitPolicy   = breakerPolicy{threshold: 3, base: 10 * time.Second, max: 10 * time.Minute}
 )
 
@@ -61,6 +62,7 @@ type proxyHealth struct {
 	reached   bool // its gateway has answered since the start
 	outage    breaker
 	silence   string // why it was last out of reach
+	limits    breaker
 	countries map[string]*countryHealth
 	busy      time.Time // the gateway has asked for nothing before
 	ceiling   ceiling
@@ -91,6 +93,7 @@ type PauseKind string
 const (
 	PauseAccount PauseKind = "account" // the login was refused, or the account's traffic is used up
 	PauseOutage  PauseKind = "outage"  // its gateway cannot be reached
+	PauseLimit   PauseKind = "limit"   // its gateway takes no more requests for now
 	PauseBudget  PauseKind = "budget"  // its budget of the day is used up
 	PauseExit    PauseKind = "exit"    // it has no exit in some country; others go on
 )
@@ -107,6 +110,7 @@ func newHealth(proxies []Proxy, workers int) *health {
 	for _, p := range proxies {
 		h.proxies[p.Name] = &proxyHealth{
 			outage:    breaker{breakerPolicy: outagePolicy},
+			limits:    breaker{breakerPolicy: limitPolicy},
 			countries: map[string]*countryHealth{},
 			budget:    budget{daily: p.Budget},
 		}
@@ -132,7 +136,7 @@ func (p *proxyHealth) slots(country string, now time.Time) int {
 	if now.Before(p.account.pause.Until) || now.Before(p.busy) {
 		return 0
 	}
-	n := min(p.ceiling.value()-p.inFlight, p.outage.slots(now, p.inFlight), p.budget.slots(now, p.inFlight))
+	n := min(p.ceiling.value()-p.inFlight, p.outage.slots(now, p.inFlight), p.limits.slots(now, p.inFlight), p.budget.slots(now, p.inFlight))
 	if !p.account.proven {
 		n = min(n, 1-p.inFlight)
 	}
@@ -156,7 +160,7 @@ func (h *health) add(x exit, n int) {
 	p.inFlight += n
 	c := p.country(x.country)
 	c.inFlight += n
-	if !p.account.proven || p.ceiling.limit > 0 || p.outage.opened > 0 || c.opened > 0 || p.budget.daily > 0 {
+	if !p.account.proven || p.ceiling.limit > 0 || p.outage.opened+p.limits.opened+c.opened > 0 || p.budget.daily > 0 {
 		h.changed++
 	}
 }
@@ -214,6 +218,7 @@ func (h *health) learn(x exit, e experience) (pause Pause, news bool) {
 		p.fail(c, e)
 	} else {
 		c.worked(e.began)
+		p.limits.worked(e.began)
 		p.ceiling.raise(h.workers)
 	}
 	p.keepTime(e.ended)
@@ -241,12 +246,14 @@ func (p *proxyHealth) fail(c *countryHealth, e experience) {
 		}
 		p.outage.failed(weight, e.began, e.ended)
 		p.silence = f.reason
-		f.unburnt = p.outage.opened > 0
+		f.unburnt = !e.dialed || p.outage.opened > 0
 	case storage.CategoryExitUnavailable:
 		c.failed(1, e.began, e.ended)
 		f.unburnt = c.opened > 0
 	case storage.CategoryProxyLimited:
 		p.ceiling.lower(p.inFlight, e.began, e.ended)
+		p.limits.failed(1, e.began, e.ended)
+		f.unburnt = p.limits.opened > 0
 		if until := e.ended.Add(f.retryAfter); until.After(p.busy) {
 			p.busy = until
 		}
@@ -293,6 +300,8 @@ func (p *proxyHealth) pause(now time.Time) Pause {
 		return p.account.pause
 	case p.outage.opened > 0:
 		return Pause{PauseOutage, fmt.Sprintf("the gateway is out of reach since %s: %s", p.outage.since.UTC().Format(time.RFC3339), p.silence), p.outage.until}
+	case p.limits.opened > 0:
+		return Pause{PauseLimit, fmt.Sprintf("the gateway takes no more requests since %s", p.limits.since.UTC().Format(time.RFC3339)), p.limits.until}
 	case p.budget.spent(now):
 		return Pause{PauseBudget, p.budget.String(), nextDay(now)}
 	}
@@ -371,7 +380,7 @@ func (h *health) heldLong(x exit, now time.Time) bool {
 	if !p.reached {
 		patience = strangePatience
 	}
-	if pause := p.pause(now); pause.Kind == PauseAccount || pause.Kind == PauseBudget || p.outage.openFor(now) > patience {
+	if pause := p.pause(now); pause.Kind == PauseAccount || pause.Kind == PauseBudget || max(p.outage.openFor(now), p.limits.openFor(now)) > patience {
 		return true
 	}
 	c := p.countries[x.country]
@@ -414,6 +423,7 @@ func (h *health) nextProbe(now time.Time) time.Time {
 	for _, p := range h.proxies {
 		consider(p.account.pause.Until)
 		consider(p.outage.until)
+		consider(p.limits.until)
 		if p.busy.After(now) {
 			consider(p.busy)
 		}

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"semel/engine/fetch"
 	"semel/engine/gateway"
 	"semel/engine/intake"
 	"semel/engine/proxy"
@@ -337,4 +338,53 @@ func TestThrottledHostIsAskedByFewer(t *testing.T) {
 			t.Errorf("%d refusals for 400 pages", n)
 		}
 	})
+}
+
+// A gateway that takes no more requests is asked by one at a time, not before it
+// wants, and fails no job.
+func TestGatewayLimitBurnsLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		begin, asked := time.Now(), atomic.Int64{}
+		web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
+			if time.Since(begin) < 30*time.Minute && asked.Add(1) > 3 {
+				return nil, &fetch.ConnectError{Status: 429, Header: http.Header{"Retry-After": {"2"}}}
+			}
+			return product(req.URL.Path), nil
+		})
+		src := source(t, 40)
+		src.Proxies = []string{"home"}
+		opts := options(s, web, src)
+		opts.Proxies = []Proxy{countryProxy(t, "home")}
+		e, err := New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		run(t, e, time.Hour)
+		if c := counters(t, s); c.State(storage.StateComplete) != 40 {
+			t.Errorf("counters %v", c)
+		}
+		if n, burnt := asked.Load(), tries(t, s)-40; n > 60 || burnt > 10 {
+			t.Errorf("the gateway was asked %d times, %d attempts were burnt", n, burnt)
+		}
+	})
+}
+
+// What a country's exits fail to reach says nothing of the host.
+func TestFailingExitsHoldNoHost(t *testing.T) {
+	p, now := newPacer(pacing(4, 0), time.Now), time.Now()
+	for range 50 {
+		p.learn("h", storage.CategoryExitConnect, true, now, now)
+		p.learn("h", storage.CategoryConnectTimeout, true, now, now)
+	}
+	if p.at("h").After(now) {
+		t.Error("the host is held back for its exits' failures")
+	}
+	for range 50 {
+		p.learn("h", storage.CategoryConnectTimeout, false, now, now)
+	}
+	if !p.at("h").After(now) {
+		t.Error("a host that cannot be reached directly is not left alone")
+	}
 }

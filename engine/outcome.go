@@ -25,6 +25,7 @@ type failure struct {
 	reason     string        // for people; holds no login
 	retryAfter time.Duration // what the site or the gateway asked for; 0: nothing
 	attempts   int           // that may end like this, below what the policy allows; 0: the policy's
+	unsure     bool          // it may have been the exit's fault: another one is asked before the host is held back
 	unburnt    bool          // the trouble is not the job's: it is handed back, and the attempt does not count
 }
 
@@ -89,11 +90,15 @@ func judgeError(x exchange, now time.Time) *failure {
 		f.reason += " (engine.max_body)"
 	}
 	var robots *fetch.RobotsStatusError
+	var connect *fetch.ConnectError
 	switch {
 	case errors.As(x.err, &robots):
-		f.retryAfter = retryAfter(robots.Header, now)
-	case f.category == storage.CategoryProxyLimited:
-		f.retryAfter = retryAfter(x.trace.Header, now)
+		f.retryAfter, f.unsure = retryAfter(robots.Header, now), robots.Unsure
+	case errors.As(x.err, &connect):
+		f.retryAfter = retryAfter(connect.Header, now)
+	}
+	if errors.Is(x.err, fetch.ErrRobotsUnavailable) && f.category != storage.CategoryRobotsUnavailable {
+		f.reason = withoutPage(x.err) + " (for robots.txt)"
 	}
 	return f
 }
@@ -179,6 +184,20 @@ func phaseCategory(x exchange) storage.Category {
 		return storage.CategoryReadTimeout
 	}
 	return storage.CategoryInternal
+}
+
+// withoutPage is what failed in fetching robots.txt, without the page that waited
+// for it.
+func withoutPage(err error) string {
+	var robots *fetch.RobotsStatusError
+	if errors.As(err, &robots) {
+		return robots.Error()
+	}
+	var e, inner *fetch.Error
+	for errors.As(err, &e) {
+		inner, err = e, e.Err
+	}
+	return inner.Error()
 }
 
 // phaseOf is how far the exchange came that an error is of, "" for none: where
@@ -347,12 +366,15 @@ type history struct {
 // decide is arithmetic on (job, failure, policy, now).
 func decide(j *storage.Job, src *Source, f *failure, h history, now time.Time) decision {
 	d := decideJob(j, src, f, h, now)
-	if holdsHost(f.category) {
+	if holdsHost(f.category) && (!f.unsure || h.same > 0) {
 		// Also where the job gives up: the host has asked all of us to wait.
 		d.gate = now.Add(max(src.policy(f.category).delay(h.same+1, j.Key.String(), j.Generation), f.retryAfter))
 	}
 	return d
 }
+
+// unsureBase is the base of the delay before another exit is asked.
+const unsureBase = 10 * time.Second
 
 // holdsHost reports whether a failure says that the host wants no requests for
 // a while, from anybody.
@@ -373,6 +395,9 @@ func decideJob(j *storage.Job, src *Source, f *failure, h history, now time.Time
 		return decision{outcome: storage.OutcomeReleased, category: f.category, reason: f.reason}
 	}
 	policy, n := src.policy(f.category), h.same+1
+	if f.unsure && n == 1 {
+		policy.Base = min(policy.Base, unsureBase)
+	}
 	if f.attempts > 0 && (policy.Attempts == 0 || f.attempts < policy.Attempts) {
 		policy.Attempts = f.attempts
 	}

@@ -102,14 +102,15 @@ func (h *pace) most() int {
 	return min(h.concurrency, h.ceiling.value())
 }
 
-// learn takes in how an attempt at a host ended. It gives the time until which
-// the host is left alone for that, where that is news.
-func (p *pacer) learn(host string, c storage.Category, began, now time.Time) (until time.Time, news bool) {
+// learn takes in how an attempt at a host ended, directly or through a proxy. It
+// gives the time until which the host is left alone for that, where that is
+// news.
+func (p *pacer) learn(host string, c storage.Category, proxied bool, began, now time.Time) (until time.Time, news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := p.get(host)
 	was := h.trouble.opened + h.blocked.opened
-	switch standing(c) {
+	switch standing(c, proxied) {
 	case hostWell:
 		h.trouble.worked(began)
 		h.blocked.worked(began)
@@ -143,14 +144,18 @@ const (
 	hostThrottles
 )
 
-// standing is what a category says about the host; "" is success.
-func standing(c storage.Category) hostStanding {
+// standing is what a category says about the host; "" is success. Through a
+// proxy, that a host was not reached may be its exit's fault, or its country's.
+func standing(c storage.Category, proxied bool) hostStanding {
 	switch c {
 	case "", storage.CategoryNotFound, storage.CategoryClientError, storage.CategoryRedirectLoop, storage.CategoryTooLarge,
 		storage.CategoryParseError, storage.CategoryValidation, storage.CategoryDuplicateKey:
 		return hostWell
-	case storage.CategoryExitConnect, storage.CategoryConnectTimeout, storage.CategoryDNS, storage.CategoryTLS,
-		storage.CategoryReadTimeout, storage.CategoryServerError:
+	case storage.CategoryConnectTimeout, storage.CategoryDNS, storage.CategoryTLS:
+		if !proxied {
+			return hostTroubled
+		}
+	case storage.CategoryReadTimeout, storage.CategoryServerError:
 		return hostTroubled
 	case storage.CategoryBlocked:
 		return hostBlocks

@@ -159,7 +159,7 @@ func (c *robotsCache) fetch(ctx context.Context, v *visit, e *robotsEntry, origi
 	v.book(trace)
 	if err != nil {
 		var refused *fetch.RobotsStatusError
-		if errors.As(err, &refused) && !refused.ProxyOrigin { // the site's word holds for all who wait
+		if errors.As(err, &refused) && !refused.ProxyOrigin && !refused.Unsure { // the site's word holds for all who wait
 			e.fail(err, c.engine.now())
 		}
 		return nil, err

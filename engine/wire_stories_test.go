@@ -83,7 +83,7 @@ func gatewayStories(t *testing.T) []wired {
 		ends(storage.CategoryProxyUnreachable, jobRetried(time.Second), anyExit,
 			wired{name: "dropped", ways: []way{viaTunnel, viaSOCKS, viaSOCKSTLS}, fault: gateway.Fault{Kind: gateway.Drop}, phase: fetch.PhaseConnect},
 			wired{name: "its answer is cut", ways: []way{viaTunnel, viaSOCKS, viaSOCKSTLS}, fault: gateway.Fault{Kind: gateway.Cut}, phase: fetch.PhaseConnect},
-			wired{name: "nobody listens", ways: slices.Concat(proxyWays, socksWays), set: nobody, last: true, phase: fetch.PhaseDial},
+			wired{name: "nobody listens", ways: slices.Concat(proxyWays, socksWays), set: nobody, last: true, phase: fetch.PhaseDial, next: jobHandedBack(3)},
 			wired{name: "reply 7", ways: socksWays, fault: gatewaySays(7, nil), phase: fetch.PhaseConnect},
 			wired{name: "reply 8", ways: socksWays, fault: gatewaySays(8, nil), phase: fetch.PhaseConnect},
 		),
@@ -229,12 +229,14 @@ func siteStories() []wired {
 
 func robotsStories() []wired {
 	obey := func(w *wire) { w.opts.Robots = true }
+	withoutPlain := slices.DeleteFunc(slices.Clone(everyWay), func(w way) bool { return w == viaPlain })
 	return slices.Concat(
 		ends(storage.CategoryRobotsDenied, jobFailed, anyExit,
 			wired{name: "a path that is not for us", ways: everyWay, answer: page("text/plain", "User-agent: *\nDisallow: /p/\n"), set: obey, phase: fetch.PhaseStart},
 		),
 		ends(storage.CategoryRobotsUnavailable, jobRetried(10*time.Minute).gating(), anyExit,
-			wired{name: "503", ways: everyWay, answer: statusPage(503), set: obey, phase: fetch.PhaseStart},
+			wired{name: "503", ways: withoutPlain, answer: statusPage(503), set: obey, phase: fetch.PhaseStart},
+			wired{name: "503, or is it the gateway's", ways: []way{viaPlain}, answer: statusPage(503), set: obey, phase: fetch.PhaseStart, next: jobRetried(10 * time.Second)},
 		),
 	)
 }

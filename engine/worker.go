@@ -292,7 +292,7 @@ func (a *attempt) tellHost(r result, now time.Time) {
 	if r.failure != nil {
 		category = r.failure.category
 	}
-	if until, news := a.engine.pace.learn(host, category, a.started, now); news {
+	if until, news := a.engine.pace.learn(host, category, a.proxy != "", a.started, now); news {
 		a.engine.opts.Log.Warn("a host is left alone for a while: too many attempts in a row have failed",
 			"host", host, "category", category, "next_try", until.Format(time.RFC3339))
 	}

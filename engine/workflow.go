@@ -273,18 +273,29 @@ func (a *attempt) markSent(ctx context.Context, step string) error {
 }
 
 // learn is what the exchange of a step that must not be repeated has shown.
-// Where no connection was made for it, or the gateway refused the login, the
+// Where no connection was made for it, or the gateway refused to pass it on, the
 // site cannot have seen it: only what was sent before counts then.
 func (a *attempt) learn(before string, x exchange) {
-	loginRefused := x.trace.Hops == 1 && x.trace.ProxyOrigin && x.trace.Status == http.StatusProxyAuthRequired
 	switch {
-	case x.trace.Hops == 0, loginRefused:
+	case x.trace.Hops == 0, x.trace.Hops == 1 && refusedToPass(x):
 		a.sent = before
 	case x.page != nil:
 		a.answer = "answered with " + statusText(x.page.Status)
 	default:
 		a.answer = "no answer came"
 	}
+}
+
+// refusedToPass reports whether a gateway's answer means that it asked nobody.
+func refusedToPass(x exchange) bool {
+	if !x.trace.ProxyOrigin {
+		return false
+	}
+	switch x.trace.Status {
+	case http.StatusProxyAuthRequired, http.StatusPaymentRequired, http.StatusTooManyRequests:
+		return true
+	}
+	return false
 }
 
 // unsafe says why the job must not be repeated by itself, "" if it may be.

@@ -242,6 +242,7 @@ func (l *Local) Status(_ context.Context, estimate int64) (Status, error) {
 // pauseHints say what to do about a pause.
 var pauseHints = map[engine.PauseKind]string{
 	engine.PauseAccount: "check its login and traffic with the provider",
+	engine.PauseLimit:   "ask less at once, or ask the provider for more",
 	engine.PauseOutage:  "check the network and the gateway's address",
 	engine.PauseBudget:  "raise its budget, or wait for tomorrow (UTC)",
 	engine.PauseExit:    "the provider has no exit there now; another proxy in the source's list would be used",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 )
 
 // ErrRobotsUnavailable: robots.txt could not be read, so nothing may be
@@ -18,6 +19,7 @@ var ErrRobotsUnavailable = errors.New("robots.txt is not available")
 type RobotsStatusError struct {
 	Status      int
 	ProxyOrigin bool        // the gateway's answer, not the site's
+	Unsure      bool        // plain http through a proxy: it may have been the gateway's, unmarked
 	Reason      string      // as Page.Reason
 	Header      http.Header // may hold a Retry-After
 	Body        string      // of the gateway's answer, as received
@@ -59,17 +61,18 @@ func FetchRobots(ctx context.Context, s *Session, u *url.URL, base Request) ([]b
 	case err != nil:
 		return nil, trace, fmt.Errorf("%w: %w", ErrRobotsUnavailable, err)
 	case trace.ProxyOrigin:
-		return nil, trace, robotsStatus(page, true)
+		return nil, trace, s.robotsStatus(page, true)
 	case page.Status >= 200 && page.Status < 300:
 		return page.Body, trace, nil
 	case page.Status >= 400 && page.Status < 500 && page.Status != http.StatusTooManyRequests:
 		return nil, trace, nil
 	}
-	return nil, trace, robotsStatus(page, false)
+	return nil, trace, s.robotsStatus(page, false)
 }
 
-func robotsStatus(p *Page, proxyOrigin bool) error {
+func (s *Session) robotsStatus(p *Page, proxyOrigin bool) error {
 	refusal := &RobotsStatusError{Status: p.Status, ProxyOrigin: proxyOrigin, Reason: p.Reason, Header: p.Header}
+	refusal.Unsure = !proxyOrigin && s.httpProxy() && strings.HasPrefix(p.FinalURL, "http:")
 	if proxyOrigin {
 		refusal.Body = string(p.Body)
 	}
