@@ -409,14 +409,14 @@ func (h *health) heldSince(proxies []string, since, now time.Time) time.Duration
 	return held
 }
 
-// nextProbe is the first time at which slots may say more than before, apart
-// from attempts that end; zero: there is none.
+// nextProbe is the first time to come at which slots may say more than before,
+// apart from attempts that end; zero: there is none.
 func (h *health) nextProbe(now time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var first time.Time
 	consider := func(t time.Time) {
-		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+		if t.After(now) && (first.IsZero() || t.Before(first)) {
 			first = t
 		}
 	}
@@ -424,9 +424,7 @@ func (h *health) nextProbe(now time.Time) time.Time {
 		consider(p.account.pause.Until)
 		consider(p.outage.until)
 		consider(p.limits.until)
-		if p.busy.After(now) {
-			consider(p.busy)
-		}
+		consider(p.busy)
 		for _, c := range p.countries {
 			consider(c.until)
 		}

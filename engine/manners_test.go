@@ -392,7 +392,7 @@ func TestSlowedHostsAreNotForgotten(t *testing.T) {
 	now := time.Now()
 	p.slow("h", 10*time.Second, now)
 	p.forget(now.Add(2 * time.Minute))
-	if together, _ := p.begin("h", now.Add(2*time.Minute)); together != 1 {
+	if together := p.begin("h", 4, now.Add(2*time.Minute)); together != 1 {
 		t.Errorf("after forget %d may start together; nothing lowers it", together)
 	}
 }

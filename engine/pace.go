@@ -67,20 +67,25 @@ func (p *pacer) at(host string) time.Time {
 	return p.get(host).turn()
 }
 
-// begin takes a host's turn if it has come: so many attempts may start together
-// now. Otherwise it gives 0, and when to ask again.
-func (p *pacer) begin(host string, now time.Time) (together int, next time.Time) {
+// begin takes a host's turn, if it has come, and up to so many places for
+// attempts of its own jobs. It gives how many; 0: it is not the host's turn, or
+// it has no room.
+func (p *pacer) begin(host string, want int, now time.Time) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := p.get(host)
-	if turn := h.turn(); turn.After(now) {
-		return 0, turn
+	if h.turn().After(now) {
+		return 0
 	}
-	h.next = now.Add(h.interval)
+	n := min(want, h.room())
 	if h.interval > 0 {
-		return 1, h.next
+		n = min(n, 1)
 	}
-	return h.most(), h.next
+	if n > 0 {
+		h.next = now.Add(h.interval)
+		h.places.own += n
+	}
+	return n
 }
 
 // turn is when the host may be asked next.

@@ -36,17 +36,6 @@ func (h *pace) room() int {
 	return max(0, h.most()-h.places.own-h.places.guests-len(h.places.waiting))
 }
 
-// reserve takes up to so many places for attempts of a host's own jobs, and
-// gives how many.
-func (p *pacer) reserve(host string, want int) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	h := p.get(host)
-	n := min(want, h.room())
-	h.places.own += n
-	return n
-}
-
 // release gives places of a host's own attempts back.
 func (p *pacer) release(host string, n int) {
 	p.mu.Lock()

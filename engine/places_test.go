@@ -122,7 +122,7 @@ func TestHostsThatRedirectToEachOther(t *testing.T) {
 func TestPlacesAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer(pacing(1, 0), time.Now)
-		if p.reserve("h", 3) != 1 || p.room("h") != 0 {
+		if p.begin("h", 3, time.Now()) != 1 || p.room("h") != 0 {
 			t.Fatal("more places than there are")
 		}
 		ctx, cancel := context.WithCancel(t.Context())

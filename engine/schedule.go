@@ -33,7 +33,8 @@ type scheduler struct {
 	hosts    map[string]*host // with lanes or attempts
 	queue    hostQueue
 	parked   map[*host]struct{}
-	healthAt uint64 // health.version when parked hosts were last looked at
+	healthAt uint64    // health.version when parked hosts were last looked at
+	probe    time.Time // when they are looked at again if that stays; zero: never
 
 	working int // attempts that fetch or parse: at most Options.Workers
 	open    int // jobs claimed and not committed: at most twice as many
@@ -199,8 +200,8 @@ func (s *scheduler) untilNext(now time.Time) time.Duration {
 	if !s.engine.FullSince().IsZero() {
 		wait = roomWait
 	}
-	if probe := s.engine.health.nextProbe(now); !probe.IsZero() && len(s.parked) > 0 {
-		wait = min(wait, max(probe.Sub(now), time.Second))
+	if !s.probe.IsZero() && len(s.parked) > 0 {
+		wait = min(wait, s.probe.Sub(now))
 	}
 	return max(wait, 0)
 }
@@ -266,12 +267,11 @@ func (s *scheduler) dispatch(stop, attempts context.Context) error {
 // unpark looks again at hosts whose proxies had no room, if that may have
 // changed.
 func (s *scheduler) unpark() {
-	now := s.engine.now()
-	version, probe := s.engine.health.version(), s.engine.health.nextProbe(now)
-	if version == s.healthAt && (probe.IsZero() || probe.After(now)) {
+	now, version := s.engine.now(), s.engine.health.version()
+	if version == s.healthAt && !ended(s.probe, now) {
 		return
 	}
-	s.healthAt = version
+	s.healthAt, s.probe = version, s.engine.health.nextProbe(now)
 	for h := range s.parked {
 		delete(s.parked, h)
 		s.enter(h)
@@ -302,21 +302,16 @@ func (s *scheduler) plan(now time.Time) []plan {
 		if h.at.After(now) {
 			break // nobody may start yet
 		}
-		together, next := s.engine.pace.begin(h.name, now)
-		if together == 0 {
-			h.at = next // gated since it was put here
-			heap.Fix(&s.queue, 0)
-			continue
-		}
 		heap.Pop(&s.queue)
-		room := s.engine.pace.reserve(h.name, min(free, together))
-		if room == 0 {
-			continue // a redirect has led there just now: takeLeft will name it
-		}
-		p, ok := s.planHost(h, room, now)
-		s.engine.pace.release(h.name, room-p.group.Max) // that of no plan is 0
+		p, ok := s.planHost(h, free, now)
 		if !ok {
 			s.parked[h] = struct{}{}
+			continue
+		}
+		p.group.Max = s.engine.pace.begin(h.name, p.group.Max, now)
+		if p.group.Max == 0 { // gated since it was put here, or a redirect has led there just now
+			s.giveBack(p)
+			s.enter(h)
 			continue
 		}
 		free -= p.group.Max
@@ -325,10 +320,17 @@ func (s *scheduler) plan(now time.Time) []plan {
 	return plans
 }
 
+// giveBack ends what a plan has reserved of proxies.
+func (s *scheduler) giveBack(p plan) {
+	for _, x := range p.reserve {
+		s.engine.health.end(x)
+	}
+}
+
 // planHost chooses the lanes of a host that have a proxy with room, and the
-// proxy for each.
-func (s *scheduler) planHost(h *host, room int, now time.Time) (plan, bool) {
-	p := plan{host: h, group: storage.ClaimGroup{Max: room}, via: map[storage.LaneID]string{}}
+// proxy for each. Where there is none the host has not had its turn.
+func (s *scheduler) planHost(h *host, free int, now time.Time) (plan, bool) {
+	p := plan{host: h, group: storage.ClaimGroup{Max: free}, via: map[storage.LaneID]string{}}
 	for id, l := range h.lanes {
 		via, slots := s.engine.chooseExit(l, now)
 		if slots == 0 {
@@ -342,10 +344,7 @@ func (s *scheduler) planHost(h *host, room int, now time.Time) (plan, bool) {
 		p.group.Lanes = append(p.group.Lanes, id)
 		p.via[id] = via.proxy
 	}
-	if len(p.group.Lanes) == 0 {
-		p.group.Max = 0
-	}
-	return p, p.group.Max > 0
+	return p, len(p.group.Lanes) > 0
 }
 
 // workable reports whether there are jobs that RunOnce should still wait for:
@@ -422,13 +421,13 @@ func (s *scheduler) claim(stop, attempts context.Context, plans []plan) error {
 	if err != nil {
 		return fmt.Errorf("claiming jobs: %w", err)
 	}
+	unused := false
 	for i, p := range plans {
 		for _, j := range jobs[i] {
 			s.start(attempts, p.host, j, p.via[j.Lane])
 		}
-		for _, x := range p.reserve {
-			e.health.end(x)
-		}
+		s.giveBack(p)
+		unused = unused || len(jobs[i]) < len(p.reserve)
 		e.pace.release(p.host.name, p.group.Max-len(jobs[i]))
 		if len(jobs[i]) < p.group.Max { // these lanes are empty until they are named again
 			for _, lane := range p.group.Lanes {
@@ -437,6 +436,9 @@ func (s *scheduler) claim(stop, attempts context.Context, plans []plan) error {
 		}
 		s.enter(p.host)
 		s.dropIfIdle(p.host)
+	}
+	if unused { // others were parked for what nobody took
+		s.unpark()
 	}
 	return nil
 }

@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"semel/storage"
+)
+
+// twoHosts are sources of one proxy: the host of the first comes first wherever
+// nothing else decides.
+func twoHosts(t *testing.T, first, second int) []Source {
+	t.Helper()
+	a, b := otherSource(t, "a", "http://a.test/p/{id}", first), otherSource(t, "b", "http://b.test/p/{id}", second)
+	a.Proxies, b.Proxies = []string{"home"}, []string{"home"}
+	return []Source{a, b}
+}
+
+// A gateway that asks for nothing for a while holds back every host, and all go
+// on when it is over.
+func TestBusyGatewayHoldsNobodyForLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		opts := options(openStore(t), newSite(products), twoHosts(t, 5, 5)...)
+		opts.Proxies = []Proxy{countryProxy(t, "home")}
+		e, err := New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		busy := story('l', begin)
+		busy.failure.retryAfter = time.Minute
+		e.health.learn(exit{proxy: "home"}, busy)
+		sum, err := e.RunOnce(t.Context())
+		if d := time.Since(begin); err != nil || sum.Completed != 10 || d < time.Minute || d > 2*time.Minute {
+			t.Errorf("%+v after %s: %v", sum, d, err)
+		}
+	})
+}
+
+// Where a proxy lets one request through at a time, a host that turns out to
+// have no job left does not keep the place.
+func TestEmptyHostKeepsNoPlace(t *testing.T) {
+	s := openStore(t)
+	opts := options(s, newSite(products), twoHosts(t, 1, 1)...)
+	opts.Proxies = []Proxy{countryProxy(t, "home")}
+	e, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := e.enqueueAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lanes := s.TakeReady()
+	if err := s.Update(t.Context(), func(tx *storage.Tx) error {
+		_, err := tx.ClaimJobs("another", time.Hour, []storage.ClaimGroup{{Lanes: lanes[:1], Max: 1}})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	sched := newScheduler(e, true)
+	if err := sched.activate(lanes); err != nil {
+		t.Fatal(err)
+	}
+	if err := sched.dispatch(t.Context(), t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(sched.attempts) != 1 {
+		t.Errorf("%d attempts have started, %d hosts are parked", len(sched.attempts), len(sched.parked))
+	}
+}
+
+// A host that the gateway hangs up on does not hold back the others, though its
+// failures look like the gateway's: who tries next whether it is back is not
+// always the same.
+func TestProbesGoToEveryHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
+			if req.URL.Host == "a.test" {
+				return nil, unreachable()
+			}
+			return product(req.URL.Path), nil
+		})
+		opts := options(s, web, twoHosts(t, 30, 20)...)
+		opts.Proxies = []Proxy{countryProxy(t, "home")}
+		opts.Sources[0].Retry = map[storage.Category]RetryPolicy{storage.CategoryProxyUnreachable: {Base: 24 * time.Hour, Max: 24 * time.Hour}}
+		e, err := New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		run(t, e, 5*time.Minute)
+		if c := countersOf(t, s, "b"); c.State(storage.StateComplete) != 20 {
+			t.Errorf("the other host's jobs: %v", c)
+		}
+	})
+}
+
+// A host whose proxy has no room for it keeps its turn.
+func TestParkedHostKeepsItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, begin := openStore(t), time.Now()
+		web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
+			time.Sleep(time.Second)
+			return product(req.URL.Path), nil
+		})
+		opts := options(s, web, twoHosts(t, 1, 1)...)
+		opts.Proxies, opts.Pacing = []Proxy{countryProxy(t, "home")}, pacing(4, time.Hour)
+		sum := runOnce(t, opts)
+		if d := time.Since(begin); sum.Completed != 2 || d > time.Minute {
+			t.Errorf("%+v after %s", sum, d)
+		}
+	})
+}
