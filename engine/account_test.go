@@ -361,6 +361,10 @@ func TestHeldSince(t *testing.T) {
 	if d := held(55*time.Minute, time.Hour); d > 5*time.Minute {
 		t.Errorf("of a job younger than the pause: %s", d)
 	}
+	h.learn(x, story('q', now.Add(2*time.Hour)))
+	if d := held(time.Hour, 150*time.Minute); d != 30*time.Minute {
+		t.Errorf("of a job between two pauses and under the second: %s", d)
+	}
 	if d := h.heldSince([]string{"p", ""}, now.Add(-time.Hour), now.Add(time.Hour)); d != 0 {
 		t.Errorf("with a second way that was never held: %s", d)
 	}

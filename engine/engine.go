@@ -9,8 +9,9 @@
 //
 // # Invariants
 //
-//   - Nothing waits for its host inside a lease: a job is claimed when it may
-//     start.
+//   - A job is claimed when it may start: nothing waits for that inside a lease.
+//     Only what shows itself under way does: a redirect to another host, a
+//     later step, a Crawl-delay that was not known.
 //   - No more jobs are claimed than workers are free.
 //   - An attempt ends in exactly one commit that compares owner and generation.
 //     A worker that lost its lease changes nothing.
@@ -112,9 +113,10 @@ func (e *Engine) Close() {
 }
 
 // RunOnce makes a job of every target, works until nothing is left that it can
-// do, and returns. Retries are waited for; jobs that only a paused proxy holds
-// back stay. When ctx ends it stops cleanly: nothing more is claimed, what runs
-// may end within Grace, the rest is handed back unburnt.
+// do, and returns. Retries are waited for; jobs stay that only a paused proxy, a
+// country without an exit or a host in long trouble holds back. When ctx ends it
+// stops cleanly: nothing more is claimed, what runs may end within Grace, the
+// rest is handed back unburnt.
 func (e *Engine) RunOnce(ctx context.Context) (Summary, error) { return e.run(ctx, true) }
 
 // Run is RunOnce without an end: it goes on until ctx ends.

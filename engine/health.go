@@ -69,9 +69,23 @@ type proxyHealth struct {
 	budget    budget
 	inFlight  int
 
-	since time.Time     // held as a whole since then; zero: it is not
-	total time.Duration // held before that
+	since time.Time // held as a whole since then; zero: it is not
+	spans []span    // held as a whole before that, the latest last; at most spansKept
 }
+
+// span is a stretch of time.
+type span struct{ from, to time.Time }
+
+// within is how much of the span lies after a time.
+func (s span) within(since time.Time) time.Duration {
+	if since.After(s.from) {
+		s.from = since
+	}
+	return max(0, s.to.Sub(s.from))
+}
+
+// spansKept bounds what is remembered of pauses.
+const spansKept = 1000
 
 // account is what is known of a login.
 type account struct {
@@ -214,9 +228,7 @@ func (h *health) learn(x exit, e experience) (pause Pause, news bool) {
 		p.reached = true
 		p.outage.worked(e.began)
 	}
-	if e.failure != nil {
-		p.fail(c, e)
-	} else {
+	if e.failure == nil || !p.fail(c, e) && e.loginOK { // what failed is behind the exit
 		c.worked(e.began)
 		p.limits.worked(e.began)
 		p.ceiling.raise(h.workers)
@@ -229,8 +241,8 @@ func (h *health) learn(x exit, e experience) (pause Pause, news bool) {
 	return pause, wasOpen && c.opened == 0 || pause.Kind != was.Kind || pause.Kind == PauseAccount && pause != was
 }
 
-// fail takes in a failure.
-func (p *proxyHealth) fail(c *countryHealth, e experience) {
+// fail takes in a failure, and reports whether the proxy had a part in it.
+func (p *proxyHealth) fail(c *countryHealth, e experience) bool {
 	f := e.failure
 	switch f.category {
 	case storage.CategoryProxyQuota:
@@ -258,10 +270,9 @@ func (p *proxyHealth) fail(c *countryHealth, e experience) {
 			p.busy = until
 		}
 	default:
-		if e.loginOK { // what failed is behind the exit
-			c.worked(e.began)
-		}
+		return false
 	}
+	return true
 }
 
 // accepted notes that the gateway took the login of an attempt that began at a
@@ -315,7 +326,7 @@ func (p *proxyHealth) keepTime(now time.Time) {
 	case held && p.since.IsZero():
 		p.since = now
 	case !held && !p.since.IsZero():
-		p.total += now.Sub(p.since)
+		p.spans = append(p.spans[max(0, len(p.spans)+1-spansKept):], span{p.since, now})
 		p.since = time.Time{}
 	}
 }
@@ -376,15 +387,25 @@ func (h *health) heldLong(x exit, now time.Time) bool {
 	if p == nil {
 		return false
 	}
+	c := p.countries[x.country]
+	return p.heldLong(now) || c != nil && c.openFor(now) > exitPatience
+}
+
+// heldWhole is heldLong whatever the country.
+func (h *health) heldWhole(proxy string, now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.proxies[proxy]
+	return p != nil && p.heldLong(now)
+}
+
+func (p *proxyHealth) heldLong(now time.Time) bool {
 	patience := outagePatience
 	if !p.reached {
 		patience = strangePatience
 	}
-	if pause := p.pause(now); pause.Kind == PauseAccount || pause.Kind == PauseBudget || max(p.outage.openFor(now), p.limits.openFor(now)) > patience {
-		return true
-	}
-	c := p.countries[x.country]
-	return c != nil && c.openFor(now) > exitPatience
+	pause := p.pause(now)
+	return pause.Kind == PauseAccount || pause.Kind == PauseBudget || max(p.outage.openFor(now), p.limits.openFor(now)) > patience
 }
 
 // heldSince is how much of the time since then all of some proxies were left
@@ -396,10 +417,7 @@ func (h *health) heldSince(proxies []string, since, now time.Time) time.Duration
 	for _, name := range proxies {
 		d := time.Duration(0)
 		if p := h.proxies[name]; p != nil {
-			p.keepTime(now)
-			if d = p.total; !p.since.IsZero() {
-				d += now.Sub(p.since)
-			}
+			d = p.heldSince(since, now)
 		}
 		held = min(held, d)
 	}
@@ -407,6 +425,17 @@ func (h *health) heldSince(proxies []string, since, now time.Time) time.Duration
 		return 0
 	}
 	return held
+}
+
+func (p *proxyHealth) heldSince(since, now time.Time) (d time.Duration) {
+	p.keepTime(now)
+	if !p.since.IsZero() {
+		d = span{p.since, now}.within(since)
+	}
+	for _, s := range p.spans {
+		d += s.within(since)
+	}
+	return d
 }
 
 // nextProbe is the first time to come at which slots may say more than before,

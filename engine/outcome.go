@@ -27,6 +27,7 @@ type failure struct {
 	attempts   int           // that may end like this, below what the policy allows; 0: the policy's
 	unsure     bool          // it may have been the exit's fault: another one is asked before the host is held back
 	unburnt    bool          // the trouble is not the job's: it is handed back, and the attempt does not count
+	queued     bool          // its time was over while it waited for its turn: that says nothing of the host
 }
 
 func fail(c storage.Category, format string, args ...any) *failure {
@@ -79,6 +80,7 @@ func judge(x exchange, now time.Time) *failure {
 
 func judgeError(x exchange, now time.Time) *failure {
 	f := &failure{category: errorCategory(x), reason: x.err.Error()}
+	f.queued = f.category == storage.CategoryReadTimeout && phaseOf(x.err) == fetch.PhaseStart
 	switch {
 	case isCertificate(x.err): // another exit may see another one, but not a third
 		f.attempts = 2
@@ -313,7 +315,7 @@ func judgeParse(err error) *failure {
 			category = storage.CategoryDuplicateKey
 		}
 	}
-	return &failure{category: category, reason: err.Error()}
+	return &failure{category: category, reason: err.Error(), queued: errors.Is(err, errNoTime)}
 }
 
 func statusText(status int) string {

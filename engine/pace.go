@@ -11,7 +11,8 @@ import (
 // pacer keeps when each host may be asked next, and how much at once: what the
 // config says, and less while the host has trouble or asks for less. It is used
 // before a claim, so that no job waits inside its lease, and within an attempt
-// only where a redirect leads to another host.
+// only for what was not known then: hosts that redirects lead to, later steps, a
+// new Crawl-delay.
 type pacer struct {
 	policy func(host string) Pacing
 	now    func() time.Time

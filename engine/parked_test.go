@@ -116,3 +116,106 @@ func TestParkedHostKeepsItsTurn(t *testing.T) {
 		}
 	})
 }
+
+// Where a proxy has had no exit for jobs that name no country, RunOnce still
+// waits for those that name one.
+func TestNoExitAnywhereHoldsNoCountry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		sources := twoHosts(t, 3, 0)
+		sources[0].Country = template(t, "de")
+		opts := options(s, newSite(products), sources...)
+		opts.Proxies, opts.Pacing = []Proxy{countryProxy(t, "home")}, pacing(1, time.Second)
+		e, err := New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		long := time.Now().Add(-exitPatience - time.Minute)
+		for range exitPolicy.threshold {
+			e.health.learn(exit{proxy: "home"}, story('x', long))
+		}
+		if sum, err := e.RunOnce(t.Context()); err != nil || sum.Completed != 3 {
+			t.Errorf("%+v: %v", sum, err)
+		}
+	})
+}
+
+// A site that answers, whatever it says, shows that the gateway lets more
+// through again.
+func TestFailureOfTheSiteRaisesTheCeiling(t *testing.T) {
+	h, now, x := testHealth(), time.Now(), exit{proxy: "p"}
+	h.learn(x, story('a', now))
+	h.learn(x, story('l', now))
+	if n := h.slots(x, now); n != 1 {
+		t.Fatalf("%d slots after it was too much", n)
+	}
+	h.learn(x, story('s', now))
+	if n := h.slots(x, now); n != 2 {
+		t.Errorf("%d slots after an answer of the site", n)
+	}
+}
+
+// Attempts that were handed back unburnt do not count when a later one fails in
+// the same way.
+func TestReleasedAttemptsAreNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		e, err := New(options(s, newSite(products), source(t, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		if err := e.enqueueAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var j *storage.Job
+		claim := func(end func(*storage.Tx, storage.Lease, storage.Attempt) error) {
+			t.Helper()
+			if err := s.Update(t.Context(), func(tx *storage.Tx) error {
+				jobs, err := tx.ClaimJobs("test", time.Hour, []storage.ClaimGroup{{Lanes: tx.ReadyLanes(), Max: 1}})
+				if err != nil {
+					return err
+				}
+				j = jobs[0][0]
+				return end(tx, j.Lease(), storage.Attempt{Category: storage.CategoryExitUnavailable, Reason: "x"})
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		claim(func(tx *storage.Tx, l storage.Lease, a storage.Attempt) error { return tx.RetryJob(l, a, tx.Now) })
+		if err := e.promote(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 12 {
+			claim((*storage.Tx).ReleaseJob)
+		}
+		a := &attempt{engine: e, src: e.sources["shop"], job: j}
+		h, err := a.history(result{failure: fail(storage.CategoryExitUnavailable, "x")}, time.Now())
+		if err != nil || h.same != 1 {
+			t.Errorf("%d attempts count, want 1: %v", h.same, err)
+		}
+	})
+}
+
+// Attempts whose time is over while they wait for their turn at a host that
+// redirects lead to are no trouble of the host that sent them there.
+func TestWaitingIsNoTroubleOfTheHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
+			return respond(302, "", "Location", "http://b.test"+req.URL.Path), nil
+		})
+		opts := options(openStore(t), web, source(t, 20))
+		opts.Pacing, opts.Workers = pacing(20, 0), 20
+		e, err := New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		e.pace.gate("b.test", time.Now().Add(time.Hour))
+		sum := run(t, e, 90*time.Second)
+		if d := e.pace.troubledFor("shop.test", time.Now()); d > 0 || sum.Retried < troublePolicy.threshold {
+			t.Errorf("the host has been in trouble for %s: %+v", d, sum)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,7 +23,8 @@ import (
 // of its next start, or in parked while no proxy of its lanes has room, or in
 // neither while its attempts are at its limit. So a slow host holds back no
 // other, a paused proxy holds back no host's other lanes, and choosing costs
-// O(log hosts).
+// O(log hosts), but for the parked ones, each of which is looked at again when
+// a proxy may have room.
 type scheduler struct {
 	engine *Engine
 	once   bool
@@ -357,7 +359,7 @@ func (e *Engine) workable(tx *storage.Tx) (bool, error) {
 	for name, src := range e.sources {
 		c := tx.Counters(name)
 		switch open := openJobs(c); {
-		case open == 0 || e.heldLong(src, "", now):
+		case open == 0 || allProxies(src, func(name string) bool { return e.health.heldWhole(name, now) }):
 		case open > int(c.State(storage.StatePending)):
 			return true, nil
 		default:
@@ -372,22 +374,20 @@ func (e *Engine) workable(tx *storage.Tx) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if src := untried[l.Source]; src != nil && !e.heldLong(src, l.Country, now) && e.pace.troubledFor(l.Host, now) < src.Limits.Time {
+		src := untried[l.Source]
+		if src == nil || e.pace.troubledFor(l.Host, now) >= src.Limits.Time {
+			continue
+		}
+		if !allProxies(src, func(name string) bool { return e.health.heldLong(exit{name, l.Country}, now) }) {
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// heldLong reports whether all proxies of a source hold back its jobs of a
-// country for longer than RunOnce waits.
-func (e *Engine) heldLong(src *Source, country string, now time.Time) bool {
-	for _, name := range src.through() {
-		if !e.health.heldLong(exit{name, country}, now) {
-			return false
-		}
-	}
-	return true
+// allProxies reports whether something holds of each proxy of a source.
+func allProxies(src *Source, holds func(name string) bool) bool {
+	return !slices.ContainsFunc(src.through(), func(name string) bool { return !holds(name) })
 }
 
 // chooseExit finds the first proxy of a lane's source that has room, and how

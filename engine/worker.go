@@ -291,6 +291,9 @@ func (a *attempt) tellHost(r result, now time.Time) {
 	host, category := a.answered(r.record), storage.Category("")
 	if r.failure != nil {
 		category = r.failure.category
+		if r.failure.queued {
+			return
+		}
 	}
 	if until, news := a.engine.pace.learn(host, category, a.proxy != "", a.started, now); news {
 		a.engine.opts.Log.Warn("a host is left alone for a while: too many attempts in a row have failed",
@@ -308,7 +311,8 @@ func (a *attempt) history(r result, now time.Time) (history, error) {
 	err := a.engine.opts.Store.View(func(tx *storage.Tx) error {
 		attempts, err := tx.Attempts(a.job.ID)
 		for _, earlier := range attempts {
-			if earlier.Category == r.failure.category && !earlier.Start.Before(a.job.FirstClaim) {
+			counts := earlier.Outcome != storage.OutcomeReleased && !earlier.Start.Before(a.job.FirstClaim)
+			if counts && earlier.Category == r.failure.category {
 				h.same++
 			}
 		}
