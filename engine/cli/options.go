@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"strconv"
 	"time"
@@ -56,6 +57,7 @@ func engineSource(s *config.Source) engine.Source {
 		Header:      s.RequestHeader(),
 		Timeout:     s.Timeout,
 		Sticky:      s.Sticky,
+		Steps:       engineSteps(s),
 		Gone:        s.Gone == config.GoneRecord,
 		Priority:    int8(s.Priority), // config bounds it
 		Write:       storage.WriteMode(s.Write),
@@ -68,16 +70,26 @@ func engineSource(s *config.Source) engine.Source {
 	for _, p := range s.Proxies {
 		out.Proxies = append(out.Proxies, p.Name)
 	}
-	for _, step := range s.Steps {
-		out.Steps = append(out.Steps, engine.Step{
-			Name: step.Name, URL: step.URL, Method: step.Method, Header: step.RequestHeader(),
-			Body: step.Body, Captures: step.Captures, Once: !step.Repeatable,
-		})
-	}
 	for category, policy := range s.Retry {
 		out.Retry[category] = engine.RetryPolicy(policy)
 	}
 	return out
+}
+
+// engineSteps are what a source sends. One plain GET of the job's URL needs no
+// steps, and can only without them be asked whether its page has changed.
+func engineSteps(s *config.Source) []engine.Step {
+	if first := s.Steps[0]; s.Sticky == 0 && first.Method == http.MethodGet && first.Repeatable {
+		return nil
+	}
+	steps := make([]engine.Step, len(s.Steps))
+	for i, step := range s.Steps {
+		steps[i] = engine.Step{
+			Name: step.Name, URL: step.URL, Method: step.Method, Header: step.RequestHeader(),
+			Body: step.Body, Captures: step.Captures, Once: !step.Repeatable,
+		}
+	}
+	return steps
 }
 
 // ownerName names this process among all that ever held a lease.

@@ -152,7 +152,7 @@ func TestEngineSource(t *testing.T) {
 			t.Errorf("%s is not set though the config says everything", name)
 		}
 	}
-	if plain := engineSource(&c.Sources[1]); plain.Proxies != nil || plain.Gone || plain.Write != storage.WriteUpsert {
+	if plain := engineSource(&c.Sources[1]); plain.Proxies != nil || plain.Steps != nil || plain.Gone || plain.Write != storage.WriteUpsert {
 		t.Errorf("a source without settings became %+v", plain)
 	}
 }

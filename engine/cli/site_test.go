@@ -14,6 +14,7 @@ import (
 //	/p/N       a product
 //	/p/bare    one without a price
 //	/p/broken  a page without a title, which rules require
+//	/p/tagged  one with an ETag
 //	/p/gone    404
 //	/p/hold…   no answer until release
 type site struct {
@@ -86,6 +87,13 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "<h1>Bare</h1>")
 	case "broken":
 		fmt.Fprint(w, "<b class=price>1.00</b>")
+	case "tagged":
+		w.Header().Set("Etag", `"1"`)
+		if r.Header.Get("If-None-Match") == `"1"` {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		fmt.Fprint(w, "<h1>Tagged</h1>")
 	default:
 		fmt.Fprintf(w, "<h1>Product %s</h1><b class=price>%d.50</b>", name, len(name))
 	}
