@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"runtime/debug"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/gocolly/colly/v2"
 )
@@ -48,6 +49,9 @@ func (s *Session) newAttempt(ctx context.Context, req Request) (*attempt, error)
 	if asked.Hostname() == "" {
 		return a, fmt.Errorf("%w: no host", ErrURL)
 	}
+	if err := checkLength(asked); err != nil {
+		return a, fmt.Errorf("%w: %w", ErrURL, err)
+	}
 	a.asked = asked
 	makeSendable(asked)
 	if a.jar = s.jar; a.jar == nil {
@@ -82,6 +86,20 @@ func makeSendable(u *url.URL) {
 		}
 	}
 	u.RawQuery = b.String()
+}
+
+// longestHost is that of a name in DNS (RFC 1035 §2.3.4), 253 characters, before
+// IDNA, in bytes.
+const longestHost = 253 * utf8.UTFMax
+
+// checkLength refuses a host that is longer than any name before it is encoded:
+// for IDNA that costs the square of the length, and the end of the attempt does
+// not stop it.
+func checkLength(u *url.URL) error {
+	if len(u.Hostname()) > longestHost {
+		return errors.New("the host is longer than any name")
+	}
+	return nil
 }
 
 func checkScheme(u *url.URL) error {

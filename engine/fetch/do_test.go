@@ -132,6 +132,7 @@ func TestDoRefusesBadRequests(t *testing.T) {
 		{"http://example.com/%zz", ErrURL},
 		{"http://1.2.3.4.5/", ErrURL},
 		{"http://xn--/", ErrURL},
+		{"http://" + strings.Repeat("a.", longestHost), ErrURL},
 	}
 	for _, test := range tests {
 		t.Run(test.url, func(t *testing.T) {

@@ -29,7 +29,11 @@ func checkLocation(req *http.Request, resp *http.Response) error {
 	if location == "" {
 		return fmt.Errorf("%w: %d without a Location", ErrRedirect, resp.StatusCode)
 	}
-	if _, err := req.URL.Parse(location); err != nil {
+	u, err := req.URL.Parse(location)
+	if err == nil {
+		err = checkLength(u)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %d with a Location that is not a URL: %w", ErrRedirect, resp.StatusCode, parseFault(err))
 	}
 	return nil

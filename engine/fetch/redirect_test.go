@@ -94,6 +94,7 @@ func TestRedirectsAreRefused(t *testing.T) {
 		{"a loop", "/loop", 301, nil, 2},
 		{"no Location", "/nowhere", 302, nil, 1},
 		{"not a URL", "/to/?u=http://a%2525zz:x/", 302, nil, 1},
+		{"a host that costs the square of its length", "/to/?u=http://" + strings.Repeat("%E4%B8%80%E4%BA%8C", 1000) + "/", 302, nil, 1},
 		{"another scheme", "/to/?u=ftp://example.com/", 302, ErrScheme, 1},
 		{"a file", "/to/?u=file:///etc/passwd", 302, ErrScheme, 1},
 		{"data", "/to/?u=data:,x", 302, ErrScheme, 1},
