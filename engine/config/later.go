@@ -2,7 +2,6 @@ package config
 
 import (
 	"net"
-	"strings"
 	"time"
 )
 
@@ -114,26 +113,6 @@ func (t *table) laterZone(name string) {
 		return
 	}
 	t.l.notYet(t.get(name))
-}
-
-// each opens the tables of a list such as [[step]]. An empty list is off.
-func (t *table) each(name, kind string) []*table {
-	n := t.get(name)
-	if n != nil && n.items == nil {
-		t.l.wrong(n, "must be a list of tables: [[%s]]", strings.Trim(n.path, "."))
-		n = nil
-	}
-	if n == nil {
-		t.l.open(nil, kind)
-		return nil
-	}
-	var tables []*table
-	for _, item := range n.items {
-		if opened := t.l.open(item, kind); opened.node != nil {
-			tables = append(tables, opened)
-		}
-	}
-	return tables
 }
 
 // follow reads which links become jobs.

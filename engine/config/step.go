@@ -129,6 +129,7 @@ func (t *table) request(s *Step, vars variables) {
 		case !n.table:
 			t.l.wrong(n, "must be a table")
 		case len(n.members) == 0: // off
+		case t.faulty("method"): // whether it may have a body is not known
 		case safe:
 			t.l.fault(n, "has no place in a %s request: set method, such as %q", s.Method, http.MethodPost)
 		case n == object && !s.Body.IsZero():
@@ -224,6 +225,10 @@ func (l *loader) bodyText(n *node, vars variables) (intake.Template, bool) {
 		l.wrong(n, "must be text in quotes, a whole number, true or false")
 		return intake.Template{}, false
 	}
+	if isReference(text) { // it would be sent as it stands
+		l.fault(n, "cannot refer to a secret: only headers and a proxy's login can")
+		return intake.Template{}, false
+	}
 	t, err := intake.ParseTemplate(text)
 	if err != nil {
 		l.wrong(n, "%v", err)
@@ -278,17 +283,20 @@ func (t *table) capture() parser.Field {
 func (l *loader) checkRuleSteps(t *table, spec parser.Spec, s *Source) {
 	var names []string
 	for _, step := range s.Steps {
-		names = append(names, step.Name)
+		if step.Name != "" {
+			names = append(names, step.Name)
+		}
 	}
 	for _, f := range spec.Fields {
 		if f.Step == "" {
 			continue
 		}
 		at := t.node.member("fields").member(f.Name).member("step")
-		if s.workflow() {
-			l.among(at, f.Step, names)
-		} else {
+		switch {
+		case !s.workflow():
 			l.fault(at, "the source has no steps")
+		case len(names) > 0: // else each step is at fault already
+			l.among(at, f.Step, names)
 		}
 	}
 }

@@ -89,6 +89,26 @@ func (t *table) faulty(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return t.l.touched(member(t.node.path, name)) })
 }
 
+// each opens the tables of a list such as [[step]]. An empty list is off.
+func (t *table) each(name, kind string) []*table {
+	n := t.get(name)
+	if n != nil && n.items == nil {
+		t.l.wrong(n, "must be a list of tables: [[%s]]", strings.Trim(n.path, "."))
+		n = nil
+	}
+	if n == nil {
+		t.l.open(nil, kind)
+		return nil
+	}
+	var tables []*table
+	for _, item := range n.items {
+		if opened := t.l.open(item, kind); opened.node != nil {
+			tables = append(tables, opened)
+		}
+	}
+	return tables
+}
+
 // done ends the reading: keys that nobody asked for are faults. Their values are
 // not shown, since a mistyped key may hold a secret.
 func (t *table) done() {
