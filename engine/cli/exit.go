@@ -24,7 +24,7 @@ const (
 	exitDone        = 0
 	exitFailed      = 1
 	exitUsage       = 2
-	exitJobs        = 3   // it ran, but jobs failed or targets could not become jobs
+	exitJobs        = 3   // it ran, but jobs failed, are held or could not be made
 	exitConfig      = 4   // the config is invalid
 	exitStore       = 5   // the store is in use, missing, not permitted or read-only
 	exitUnreadable  = 6   // the store is damaged, or newer than this binary
@@ -38,7 +38,7 @@ func exits(codes ...int) string {
 		exitDone:        "done",
 		exitFailed:      "failed",
 		exitUsage:       "wrong usage",
-		exitJobs:        "ran, but in this call jobs failed or targets were bad",
+		exitJobs:        "ran, but in this call jobs failed, are held by a budget or an outage, or targets were bad",
 		exitConfig:      "the config is invalid",
 		exitStore:       "the store is in use, missing, not permitted or read-only",
 		exitUnreadable:  "the store is unreadable or newer than this binary",
