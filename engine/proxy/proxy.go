@@ -173,7 +173,7 @@ func (c *config) checkWhole() error {
 	}
 	country := "US"
 	if c.preset.country == countryName {
-		country = "UnitedArabEmirates"
+		country = "BritishIndianOceanTerritory" // the longest that englishName gives
 	}
 	v := values{
 		username: c.username(), password: c.password(),

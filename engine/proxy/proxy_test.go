@@ -145,6 +145,8 @@ func TestNewRefuses(t *testing.T) {
 		{"long for SOCKS5", Spec{URL: "socks5://gw.example", Username: "hunter2", Password: long}, "username, password: with their suffixes each must be at most 255 bytes for SOCKS5"},
 		{"long for SOCKS5 with its suffix", Spec{URL: "socks5://gw.example", Username: long[:250], Password: "hunter2", UsernameTemplate: "{username}[-{session}]"},
 			"username, password: with their suffixes each must be at most 255 bytes for SOCKS5"},
+		{"long for SOCKS5 with the longest country", Spec{Provider: "packetstream", URL: "socks5://gw.example", Username: "hunter2", Password: long[:203]},
+			"username, password: with their suffixes each must be at most 255 bytes for SOCKS5"},
 		{"SOCKS5 password alone", Spec{URL: "socks5://gw.example", Password: "hunter2"}, "username: SOCKS5 takes no password without one"},
 	}
 	for _, test := range tests {
