@@ -245,7 +245,7 @@ var pauseHints = map[engine.PauseKind]string{
 	engine.PauseLimit:   "ask less at once, or ask the provider for more",
 	engine.PauseOutage:  "check the network and the gateway's address",
 	engine.PauseBudget:  "raise its budget, or wait for tomorrow (UTC)",
-	engine.PauseExit:    "the provider has no exit there now; another proxy in the source's list would be used",
+	engine.PauseExit:    "the provider has no exit there now: another proxy in the source's list could have one",
 }
 
 // sourceStatus is a source's status by its counters.
@@ -273,7 +273,7 @@ func (l *Local) addEngine(s *Status) {
 		pause := paused[p.Name]
 		s.Proxies[p.Name] = ProxyStatus{Endpoint: p.Proxy.String(), Paused: pause.Reason, PausedUntil: when(pause.Until)}
 		if pause.Reason != "" {
-			s.Warnings = append(s.Warnings, fmt.Sprintf("proxy %s is paused: %s; its jobs wait, and no attempt is burnt", p.Name, pauseHints[pause.Kind]))
+			s.Warnings = append(s.Warnings, fmt.Sprintf("proxy %s is paused: %s; what has no other proxy waits, and no attempt is burnt", p.Name, pauseHints[pause.Kind]))
 		}
 	}
 }
