@@ -213,16 +213,8 @@ func (l *loader) jsonScalar(n *node, vars variables, to *intake.Body) {
 
 // bodyText reads a text with variables, or what has one text only.
 func (l *loader) bodyText(n *node, vars variables) (intake.Template, bool) {
-	var text string
-	switch v := n.scalar.(type) {
-	case string:
-		text = v
-	case int64:
-		text = strconv.FormatInt(v, 10)
-	case bool:
-		text = strconv.FormatBool(v)
-	default:
-		l.wrong(n, "must be text in quotes, a whole number, true or false")
+	text, ok := l.oneText(n)
+	if !ok {
 		return intake.Template{}, false
 	}
 	if isReference(text) { // it would be sent as it stands

@@ -107,22 +107,27 @@ func (l *loader) targetList(n *node, s *Source) variables {
 func (l *loader) targetVars(n *node) intake.Vars {
 	vars := intake.Vars{}
 	for _, m := range n.members {
-		var text string
-		switch v := m.scalar.(type) {
-		case string:
-			text = v
-		case int64:
-			text = strconv.FormatInt(v, 10)
-		case bool:
-			text = strconv.FormatBool(v)
-		case float64, time.Time:
-			l.wrong(m, "must stand in quotes: it has more than one text")
-		default:
-			l.wrong(m, "must be text, a whole number, true or false")
-		}
+		text, _ := l.oneText(m)
 		vars = append(vars, intake.Var{Name: m.name, Value: text})
 	}
 	return vars
+}
+
+// oneText reads a value that has one text only.
+func (l *loader) oneText(n *node) (string, bool) {
+	switch v := n.scalar.(type) {
+	case string:
+		return v, true
+	case int64:
+		return strconv.FormatInt(v, 10), true
+	case bool:
+		return strconv.FormatBool(v), true
+	case float64, time.Time:
+		l.wrong(n, "must stand in quotes: it has more than one text")
+	default:
+		l.wrong(n, "must be text, a whole number, true or false")
+	}
+	return "", false
 }
 
 // varNames adds the names of variables that are not there yet.
