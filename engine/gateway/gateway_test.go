@@ -414,3 +414,27 @@ func TestStartOnTakenPort(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// halfWritten takes half of a write, and asks for the count in the middle.
+type halfWritten struct {
+	net.Conn
+	during func()
+}
+
+func (h halfWritten) Write(p []byte) (int, error) {
+	h.during()
+	return len(p) / 2, io.ErrShortWrite
+}
+
+// What a client can have read is counted.
+func TestBytesAreCountedBeforeTheyArrive(t *testing.T) {
+	c := &clientConn{}
+	c.Conn = halfWritten{during: func() {
+		if n := c.down.Load(); n != 10 {
+			t.Errorf("%d bytes are counted while 10 are on their way", n)
+		}
+	}}
+	if n, err := c.Write(make([]byte, 10)); n != 5 || err == nil || c.down.Load() != 5 {
+		t.Errorf("wrote %d (%v), counted %d", n, err, c.down.Load())
+	}
+}
