@@ -48,11 +48,6 @@ func TestOnceIsSentOnce(t *testing.T) {
 					_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 				}
 			})
-			times := func(path string) int {
-				mu.Lock()
-				defer mu.Unlock()
-				return seen[path]
-			}
 			s := open(t, Options{})
 			if _, _, err := get(t, s, site+"first"); err != nil {
 				t.Fatal(err)
