@@ -388,3 +388,36 @@ func TestFailingExitsHoldNoHost(t *testing.T) {
 		t.Error("a host that cannot be reached directly is not left alone")
 	}
 }
+
+// What a job waits for is told while it waits.
+func TestWhatAJobWaitsFor(t *testing.T) {
+	src := source(t, 1)
+	src.Proxies = []string{"home", "spare"}
+	opts := options(nil, nil, src)
+	opts.Proxies = []Proxy{countryProxy(t, "home"), countryProxy(t, "spare")}
+	e, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	want := func(when, text string) {
+		t.Helper()
+		got := e.Waits("shop", "shop.test", "US")
+		if text == "" && got != "" || !strings.Contains(got, text) {
+			t.Errorf("%s it waits for %q, want %q", when, got, text)
+		}
+	}
+	want("at first", "")
+	e.health.learn(exit{"home", "US"}, story('q', time.Now()))
+	want("with another proxy", "")
+	e.health.learn(exit{"spare", "US"}, story('q', time.Now()))
+	want("with none", "proxy home is paused until ")
+	e.pace.gate("shop.test", time.Now().Add(time.Hour))
+	want("at a host that asked for it", "host shop.test is left alone until ")
+	if held := e.HeldHosts(); len(held) != 1 || held["shop.test"].Reason == "" {
+		t.Errorf("held are %v", held)
+	}
+	if got := e.Waits("other", "shop.test", ""); !strings.Contains(got, "not worked by this run") {
+		t.Errorf("of another source: %q", got)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -34,6 +35,10 @@ type Local struct {
 type Engine interface {
 	// Paused are the proxies that are left alone for now, by name.
 	Paused() map[string]engine.Pause
+	// HeldHosts are the hosts that are left alone for now, by name.
+	HeldHosts() map[string]engine.Hold
+	// Waits says what a pending job waits for; "": nothing is known.
+	Waits(source, host, country string) string
 	// FullSince is since when the disk of the store has had no room; zero: it
 	// has.
 	FullSince() time.Time
@@ -125,12 +130,27 @@ func (l *Local) Job(_ context.Context, ref string) (JobStory, error) {
 			return err
 		}
 		story = newStory(j, attempts, l.Engine != nil)
-		return nil
+		return l.addWait(tx, j, &story)
 	})
 	if err == nil && l.Config.Source(story.Source) == nil {
 		story.Next = "nothing: its source is not in the config"
 	}
 	return story, err
+}
+
+// addWait says what a job waits for, where somebody knows.
+func (l *Local) addWait(tx *storage.Tx, j *storage.Job, story *JobStory) error {
+	if l.Engine == nil || j.State != storage.StatePending || j.Sent != "" {
+		return nil
+	}
+	lane, err := tx.Lane(j.Lane)
+	if err != nil {
+		return err
+	}
+	if wait := l.Engine.Waits(lane.Source, lane.Host, lane.Country); wait != "" {
+		story.Next = wait
+	}
+	return nil
 }
 
 // known refuses a source that neither the config nor the store has.
@@ -259,6 +279,21 @@ func (l *Local) sourceStatus(c storage.Counters, estimate int64) SourceStatus {
 	return s
 }
 
+// hostsNamed bounds how many hosts a warning is given for.
+const hostsNamed = 10
+
+// heldHosts are warnings for hosts that are left alone.
+func heldHosts(holds map[string]engine.Hold) []string {
+	var warnings []string
+	for i, name := range slices.Sorted(maps.Keys(holds)) {
+		if i == hostsNamed {
+			return append(warnings, fmt.Sprintf("%d more hosts are left alone", len(holds)-i))
+		}
+		warnings = append(warnings, fmt.Sprintf("host %s is left alone until %s: %s", name, holds[name].Until.UTC().Format(time.RFC3339), holds[name].Reason))
+	}
+	return warnings
+}
+
 // addEngine adds the configured proxies, and a warning for each that is paused
 // and for a disk that is full.
 func (l *Local) addEngine(s *Status) {
@@ -268,6 +303,7 @@ func (l *Local) addEngine(s *Status) {
 		if since := l.Engine.FullSince(); !since.IsZero() {
 			s.Warnings = append(s.Warnings, fmt.Sprintf("the disk of the store has had no room since %s: nothing is claimed until there is; make room beside %s", since.UTC().Format(time.RFC3339), l.Store.Path()))
 		}
+		s.Warnings = append(s.Warnings, heldHosts(l.Engine.HeldHosts())...)
 	}
 	for _, p := range l.Config.Proxies {
 		pause := paused[p.Name]

@@ -375,7 +375,39 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-func (pauses) FullSince() time.Time { return time.Time{} }
+func (pauses) FullSince() time.Time                      { return time.Time{} }
+func (pauses) HeldHosts() map[string]engine.Hold         { return nil }
+func (pauses) Waits(source, host, country string) string { return "" }
+
+// held is an engine that leaves a host alone.
+type held struct{ pauses }
+
+func (held) HeldHosts() map[string]engine.Hold {
+	holds := map[string]engine.Hold{}
+	for i := range 12 {
+		holds[fmt.Sprintf("h%02d.test", i)] = engine.Hold{Reason: "it has asked for that", Until: time.Date(2026, 5, 1, 3, 0, 0, 0, time.UTC)}
+	}
+	return holds
+}
+
+func (held) Waits(source, host, country string) string {
+	return fmt.Sprintf("%s at %s in %q waits", source, host, country)
+}
+
+// What holds back is told: hosts in the status, and for each job.
+func TestWaits(t *testing.T) {
+	l := local(t)
+	enqueue(t, l, "shop", 0, 1)
+	l.Engine = held{}
+	s, err := l.Status(t.Context(), 0)
+	if err != nil || len(s.Warnings) != hostsNamed+1 || s.Warnings[0] != "host h00.test is left alone until 2026-05-01T03:00:00Z: it has asked for that" || s.Warnings[hostsNamed] != "2 more hosts are left alone" {
+		t.Errorf("%q, %v", s.Warnings, err)
+	}
+	story, err := l.Job(t.Context(), "1")
+	if want := fmt.Sprintf("shop at shop.test in %q waits", "US"); err != nil || story.Next != want {
+		t.Errorf("next is %q, want %q; %v", story.Next, want, err)
+	}
+}
 
 // fullDisk is an engine that waits for room.
 type fullDisk struct{ pauses }
