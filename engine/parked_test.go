@@ -2,10 +2,14 @@ package engine
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"semel/engine/gateway"
 	"semel/storage"
 )
 
@@ -218,4 +222,23 @@ func TestWaitingIsNoTroubleOfTheHost(t *testing.T) {
 			t.Errorf("the host has been in trouble for %s: %+v", d, sum)
 		}
 	})
+}
+
+// An attempt that panics leaves no connection behind.
+func TestPanicClosesTheSession(t *testing.T) {
+	site := httptest.NewServer(http.HandlerFunc(thing))
+	defer site.Close()
+	gw := startGateway(t, gateway.Options{})
+	src := source(t, 20)
+	src.URL, src.Proxies, src.Blocked = template(t, site.URL+"/p/{id}"), []string{"home"}, BlockRules{Text: []*regexp.Regexp{nil}}
+	src.Limits.Attempts = 1
+	opts := options(openStore(t), nil, src)
+	home := proxyAt(t, "home", gw)
+	home.Session = time.Hour
+	opts.Proxies = []Proxy{home}
+	before := runtime.NumGoroutine()
+	if sum := runOnce(t, opts); sum.Failed != 20 {
+		t.Errorf("%+v", sum)
+	}
+	settle(t, "goroutines", before, runtime.NumGoroutine)
 }

@@ -97,6 +97,11 @@ func (a *attempt) fetch(ctx context.Context, st *staging, r *result) *fetch.Page
 	r.record.Country = a.job.Country
 	v := newVisit(a, session, &r.record)
 	defer v.end()
+	good := false // nor is it where a step panics
+	defer func() {
+		giveBack(good)
+		v.bookLate()
+	}()
 	var x exchange
 	for n := range a.src.steps() {
 		if x = a.step(ctx, n, v, st, r); r.failure != nil {
@@ -104,8 +109,7 @@ func (a *attempt) fetch(ctx context.Context, st *staging, r *result) *fetch.Page
 		}
 	}
 	a.account(x, v.loginOK, r)
-	giveBack(r.failure == nil || exitIsGood(r.failure.category))
-	v.bookLate()
+	good = r.failure == nil || exitIsGood(r.failure.category)
 	switch {
 	case r.failure == nil:
 	case r.failure.category == storage.CategoryNotFound && a.src.Gone:
