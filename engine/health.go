@@ -29,6 +29,10 @@ const (
 	outagePatience  = 2 * time.Minute
 	strangePatience = 30 * time.Second
 	exitPatience    = 15 * time.Minute
+
+	// worthTelling is how long a gateway must want to be left alone for that to
+	// be called a pause: shorter waits are everyday life.
+	worthTelling = time.Minute
 )
 
 // A gateway that cannot be dialled is out after three failures in a row. One
@@ -311,8 +315,12 @@ func (p *proxyHealth) pause(now time.Time) Pause {
 		return p.account.pause
 	case p.outage.opened > 0:
 		return Pause{PauseOutage, fmt.Sprintf("the gateway is out of reach since %s: %s", p.outage.since.UTC().Format(time.RFC3339), p.silence), p.outage.until}
-	case p.limits.opened > 0:
-		return Pause{PauseLimit, fmt.Sprintf("the gateway takes no more requests since %s", p.limits.since.UTC().Format(time.RFC3339)), p.limits.until}
+	case p.limits.opened > 0 || p.busy.Sub(now) > worthTelling:
+		until := p.limits.until
+		if p.busy.After(until) {
+			until = p.busy
+		}
+		return Pause{PauseLimit, "the gateway takes no more requests for now", until}
 	case p.budget.spent(now):
 		return Pause{PauseBudget, p.budget.String(), nextDay(now)}
 	}
@@ -405,7 +413,7 @@ func (p *proxyHealth) heldLong(now time.Time) bool {
 		patience = strangePatience
 	}
 	pause := p.pause(now)
-	return pause.Kind == PauseAccount || pause.Kind == PauseBudget || max(p.outage.openFor(now), p.limits.openFor(now)) > patience
+	return pause.Kind == PauseAccount || pause.Kind == PauseBudget || max(p.outage.openFor(now), p.limits.openFor(now), p.busy.Sub(now)) > patience
 }
 
 // heldSince is how much of the time since then all of some proxies were left
