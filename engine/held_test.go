@@ -421,3 +421,24 @@ func TestWhatAJobWaitsFor(t *testing.T) {
 		t.Errorf("of another source: %q", got)
 	}
 }
+
+// A trial goes on with the next proxy of the list, as a run does.
+func TestTryGoesOnWithTheNextProxy(t *testing.T) {
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<h1>Thing</h1>") }))
+	defer site.Close()
+	src := source(t, 0)
+	src.URL, src.Proxies = template(t, site.URL+"/p/{id}"), []string{"dead", "spare"}
+	opts := options(nil, nil, src)
+	dead := startGateway(t, gateway.Options{})
+	opts.Proxies = []Proxy{proxyAt(t, "dead", dead), proxyAt(t, "spare", startGateway(t, gateway.Options{}))}
+	dead.Close()
+	e, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	trial, err := e.Try(t.Context(), "shop", intake.Target{Vars: intake.Vars{{Name: "id", Value: "1"}}})
+	if err != nil || trial.Category != "" || trial.Attempt.Proxy != "spare" || len(trial.Records) != 1 {
+		t.Errorf("%+v, %v", trial, err)
+	}
+}

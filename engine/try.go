@@ -56,13 +56,29 @@ func (e *Engine) try(ctx context.Context, source string, target intake.Target, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, src.longest())
 	defer cancel()
-	a := &attempt{engine: e, src: src, proxy: src.through()[0], ctx: ctx, job: &storage.Job{
-		Key: n.Key, Country: n.Country, URL: n.URL, Vars: n.Vars,
-	}}
-	r := execute(a, ctx)
+	var r result
+	for _, name := range src.through() {
+		r = execute(&attempt{engine: e, src: src, proxy: name, ctx: ctx, job: &storage.Job{
+			Key: n.Key, Country: n.Country, URL: n.URL, Vars: n.Vars,
+		}}, ctx)
+		if r.failure == nil || !wantsNext(r.failure.category) {
+			break
+		}
+	}
 	trial := Trial{Key: n.Key.String(), Attempt: r.record, Gone: r.gone, Records: r.output.Records}
 	if r.failure != nil {
 		trial.Category, trial.Reason = r.failure.category, r.failure.reason
 	}
 	return trial, nil
+}
+
+// wantsNext reports whether a failure is one after which a run would go on with
+// the next proxy of the list.
+func wantsNext(c storage.Category) bool {
+	switch c {
+	case storage.CategoryProxyAuth, storage.CategoryProxyQuota, storage.CategoryProxyLimited,
+		storage.CategoryProxyUnreachable, storage.CategoryExitUnavailable:
+		return true
+	}
+	return false
 }
