@@ -1,7 +1,8 @@
 // Package engine claims jobs, runs attempts and commits outcomes.
 //
-// It answers for: choosing the next job (paced by host, held back by a paused
-// proxy), the lease of each job in flight, the one map from what happened to a
+// It answers for: choosing the next job (paced by host; held back by hosts in
+// trouble, paused proxies, countries without exits and budgets that are used
+// up) and the proxy that it goes through, the lease of each job in flight, the one map from what happened to a
 // category, retries as arithmetic on (job, category, policy, now), rescue,
 // promotion of due retries, and stopping cleanly. It leaves to others: what the
 // states are and that only a valid lease writes (storage), one request

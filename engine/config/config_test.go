@@ -403,13 +403,13 @@ url = "https://example.com/search/{cat}"
 key = "{cat}-{q}"
 method = "POST"
 targets = [{ cat = "a", q = "x y" }]
-form = { q = "{q}", "n&" = [1, true], note = "{{}}" }
+form = { q = "{q}", "n&" = [1, true], note = "{{}}", pw = "env:PW" }
 [source.api]
 url = "https://example.com/api"
 method = "PUT"
 repeatable = true
 headers = { Content-Type = "application/vnd.api+json" }
-json = { q = "{q}", deep = { list = [1, -2.5, true, "<{q}>"], none = {} }, "a\"b" = "" }
+json = { key = "env:KEY", q = "{q}", deep = { list = [1, -2.5, true, "<{q}>"], none = {} }, "a\"b" = "" }
 targets = [{ q = "é\"" }]
 key = "{q}"
 `, nil)
@@ -419,8 +419,8 @@ key = "{q}"
 		repeatable         bool
 	}{
 		{"GET", "", "", true},
-		{"POST", "application/x-www-form-urlencoded", "q=%C3%A9%22+%26&n%26=1&n%26=true&note=%7B%7D", false},
-		{"PUT", "application/json", `{"q":"é\" &","deep":{"list":[1,-2.5,true,"<é\" &>"],"none":{}},"a\"b":""}`, true},
+		{"POST", "application/x-www-form-urlencoded", "q=%C3%A9%22+%26&n%26=1&n%26=true&note=%7B%7D&pw=secret-of-PW", false},
+		{"PUT", "application/json", `{"key":"secret-of-KEY","q":"é\" &","deep":{"list":[1,-2.5,true,"<é\" &>"],"none":{}},"a\"b":""}`, true},
 	} {
 		s := c.Sources[i]
 		if len(s.Steps) != 1 || s.Sticky != 0 {

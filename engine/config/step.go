@@ -154,11 +154,9 @@ func (l *loader) form(n *node, vars variables) intake.Body {
 			values = []*node{m}
 		}
 		for _, value := range values {
-			if text, ok := l.bodyText(value, vars); ok {
-				body.AddText(separator + url.QueryEscape(m.name) + "=")
-				body.AddValue(text)
-				separator = "&"
-			}
+			body.AddText(separator + url.QueryEscape(m.name) + "=")
+			l.bodyText(value, vars, &body)
+			separator = "&"
 		}
 	}
 	return body
@@ -205,29 +203,30 @@ func (l *loader) jsonScalar(n *node, vars variables, to *intake.Body) {
 		}
 		to.AddText(strconv.FormatFloat(v, 'g', -1, 64))
 	default:
-		if text, ok := l.bodyText(n, vars); ok {
-			to.AddValue(text)
-		}
+		l.bodyText(n, vars, to)
 	}
 }
 
-// bodyText reads a text with variables, or what has one text only.
-func (l *loader) bodyText(n *node, vars variables) (intake.Template, bool) {
+// bodyText reads a text with variables, a reference to a secret, or what has one
+// text only.
+func (l *loader) bodyText(n *node, vars variables, to *intake.Body) {
 	text, ok := l.oneText(n)
 	if !ok {
-		return intake.Template{}, false
+		return
 	}
-	if isReference(text) { // it would be sent as it stands
-		l.fault(n, "cannot refer to a secret: only headers and a proxy's login can")
-		return intake.Template{}, false
+	if isReference(text) {
+		var secret Secret
+		l.resolve(n, text, &secret)
+		to.AddSecret(secret.Reveal)
+		return
 	}
 	t, err := intake.ParseTemplate(text)
 	if err != nil {
 		l.wrong(n, "%v", err)
-		return t, false
+		return
 	}
 	l.checkVars(n, t.Vars(), vars, true)
-	return t, true
+	to.AddValue(t)
 }
 
 // captures reads what a step takes from its page for later ones.

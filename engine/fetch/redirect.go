@@ -67,6 +67,9 @@ func (a *attempt) redirect(req *http.Request, via []*http.Request) error {
 	}
 	a.seen[key] = true
 	if crossesOrigin(req, via) {
+		if req.Body != nil {
+			return fmt.Errorf("%w: it would send the request's body to another origin", ErrRedirect)
+		}
 		keepHarmless(req.Header)
 	}
 	return nil

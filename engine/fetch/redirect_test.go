@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -197,5 +198,30 @@ func TestOrigin(t *testing.T) {
 		if origin(mustParse(t, pair[0])) == origin(mustParse(t, pair[1])) {
 			t.Errorf("%s equals %s", pair[0], pair[1])
 		}
+	}
+}
+
+// A request's body may hold a login or a token: it stays with its origin, as
+// headers that hold such do.
+func TestBodyStaysWithItsOrigin(t *testing.T) {
+	var elsewhere atomic.Int64
+	other := serve(t, func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) })
+	site := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		var status int
+		if scan(r.URL.Path, "/away/%d", &status) {
+			http.Redirect(w, r, other.URL, status)
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+	})
+	for _, status := range []int{307, 308} {
+		_, _, err := do(t, open(t, Options{}), Request{Method: "POST", URL: fmt.Sprintf("%s/away/%d", site.URL, status), Body: []byte("pw=x")})
+		wantError(t, err, ErrRedirect)
+	}
+	if n := elsewhere.Load(); n != 0 {
+		t.Errorf("another origin was asked %d times", n)
+	}
+	if _, trace, err := do(t, open(t, Options{}), Request{Method: "POST", URL: site.URL + "/away/303", Body: []byte("pw=x")}); err != nil || elsewhere.Load() != 1 || trace.Hops != 2 {
+		t.Errorf("a 303 sends no body and was not followed: %+v, %v", trace, err)
 	}
 }

@@ -18,6 +18,7 @@ type Body struct {
 type bodyPart struct {
 	literal string
 	value   *Template
+	secret  func() string // printed as an address, whoever prints it
 }
 
 // BodyKind is how a body's values are encoded.
@@ -38,6 +39,12 @@ func (b *Body) AddText(text string) { b.parts = append(b.parts, bodyPart{literal
 // AddValue appends a text with variables, encoded: for a form as a name or a
 // value, for JSON as a string.
 func (b *Body) AddValue(t Template) { b.parts = append(b.parts, bodyPart{value: &t}) }
+
+// AddSecret appends a text that is asked for when the body is sent, and encoded as
+// by AddValue. Nothing in it is a variable.
+func (b *Body) AddSecret(reveal func() string) {
+	b.parts = append(b.parts, bodyPart{secret: reveal})
+}
 
 // IsZero reports whether there is no body.
 func (b Body) IsZero() bool { return b.kind == 0 }
@@ -77,15 +84,18 @@ func (b Body) Expand(vars Vars) ([]byte, error) {
 	}
 	var text strings.Builder
 	for _, p := range b.parts {
-		if p.value == nil {
+		switch {
+		case p.secret != nil:
+			text.WriteString(b.encode(p.secret()))
+		case p.value == nil:
 			text.WriteString(p.literal)
-			continue
+		default:
+			value, err := p.value.Expand(vars, Plain)
+			if err != nil {
+				return nil, err
+			}
+			text.WriteString(b.encode(value))
 		}
-		value, err := p.value.Expand(vars, Plain)
-		if err != nil {
-			return nil, err
-		}
-		text.WriteString(b.encode(value))
 	}
 	return []byte(text.String()), nil
 }

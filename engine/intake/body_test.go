@@ -1,7 +1,9 @@
 package intake
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -35,5 +37,21 @@ func TestBody(t *testing.T) {
 	}
 	if _, err := json.Expand(vars[:1]); err == nil || err.Error() != `variable "b" is missing` {
 		t.Errorf("without a variable: %v", err)
+	}
+}
+
+// A secret is sent as it stands, whatever it holds, and printed nowhere.
+func TestBodySecret(t *testing.T) {
+	const secret = `p&w={a}"ü`
+	for kind, want := range map[BodyKind]string{FormBody: "p%26w%3D%7Ba%7D%22%C3%BC", JSONBody: `"p&w={a}\"ü"`} {
+		body := NewBody(kind)
+		body.AddSecret(func() string { return secret })
+		got, err := body.Expand(Vars{{"a", "x"}})
+		if err != nil || string(got) != want || body.Vars() != nil {
+			t.Errorf("%s, %v, %v", got, body.Vars(), err)
+		}
+		if shown := fmt.Sprintf("%v %+v %#v", body, body, body); strings.Contains(shown, "p&w") {
+			t.Errorf("it shows %s", shown)
+		}
 	}
 }
