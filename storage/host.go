@@ -17,7 +17,7 @@ func (tx *Tx) GateHost(host string, until time.Time) error {
 }
 
 // HostGates are the hosts that may not be asked yet, with the time from which
-// they may. Gates that are over are forgotten, so it belongs into an Update.
+// they may. Gates that are over are forgotten, so it belongs in an Update.
 func (tx *Tx) HostGates() (map[string]time.Time, error) {
 	gates := map[string]time.Time{}
 	var over [][]byte

@@ -8,6 +8,7 @@ import (
 
 	"semel/engine/api"
 	"semel/engine/config"
+	"semel/storage"
 )
 
 func (a *app) retryCommand() *cobra.Command {
@@ -33,11 +34,27 @@ of a source's, unless their category, unsafe_to_repeat, is named.
 		case len(args) == 0 && s.Source == "":
 			return usage("semel jobs --state failed lists what can be retried", "say which jobs, or --source SOURCE for all failed ones of it")
 		}
-		return a.writing(ctx, a.change(s, "retried", func(service api.Service, each func(api.Job) error) error { return service.Retry(ctx, s, each) }))
+		return a.writing(ctx, a.change(s, "retried", func(service api.Service, each func(api.Job) error) error {
+			if err := service.Retry(ctx, s, each); err != nil || s.Source == "" || s.Category != "" {
+				return err
+			}
+			return a.tellLeftOut(ctx, service, s.Source)
+		}))
 	})
 	cmd.Flags().StringVar(&s.Source, "source", "", "all failed jobs of this `SOURCE`")
 	cmd.Flags().StringVar(&category, "category", "", "of these, only those that failed with this `CATEGORY`")
 	return cmd
+}
+
+// tellLeftOut says how many jobs a retry of a whole source has left alone.
+func (a *app) tellLeftOut(ctx context.Context, service api.Service, source string) error {
+	n := 0
+	left := api.JobFilter{Source: source, State: storage.StateFailed, Category: storage.CategoryUnsafeToRepeat}
+	err := service.Jobs(ctx, left, func(api.Job) error { n++; return nil })
+	if n > 0 {
+		a.notef("%s left out as %s: look at the site whether their requests have arrived, then name them, or --category %s", count(n, "job"), left.Category, left.Category)
+	}
+	return err
 }
 
 func (a *app) cancelCommand() *cobra.Command {

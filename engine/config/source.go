@@ -154,7 +154,7 @@ var ownHeaders = map[string]string{
 	"Connection":          "connections are kept by session",
 	"Content-Length":      "it follows from the body",
 	"Transfer-Encoding":   "it follows from the body",
-	"Proxy-Authorization": "a login belongs into [proxy.*]; it is never sent to a site",
+	"Proxy-Authorization": "a login belongs in [proxy.*]; it is never sent to a site",
 	"Proxy-Connection":    "connections are kept by session",
 	"If-None-Match":       "semel asks so by itself where it kept the page",
 	"If-Modified-Since":   "semel asks so by itself where it kept the page",

@@ -47,7 +47,7 @@ func (l *loader) steps(t *table, s *Source, vars variables) {
 	t.sticky(s)
 	for _, name := range []string{"url", "method", "form", "json", "repeatable"} {
 		if n := t.get(name); n != nil {
-			l.fault(n, "belongs into the steps: a workflow has it there")
+			l.fault(n, "belongs in the steps: a workflow has it there")
 		}
 	}
 	for _, step := range steps {

@@ -133,7 +133,7 @@ func (c *config) setGateway(text string) error {
 	case err != nil:
 		return errors.New("url: not a URL such as http://gateway.example:8080")
 	case u.User != nil:
-		return errors.New("url: the login belongs into username and password")
+		return errors.New("url: the login belongs in username and password")
 	case u.Hostname() == "" || u.Opaque != "":
 		return errors.New("url: no host; it should look like http://gateway.example:8080")
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":

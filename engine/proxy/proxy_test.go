@@ -133,7 +133,7 @@ func TestNewRefuses(t *testing.T) {
 		{"query", Spec{URL: "http://gw.example?x"}, "url: only scheme, host and port belong there"},
 		{"port 0", Spec{URL: "http://gw.example:0"}, "url: the port must be from 1 to 65535"},
 		{"port", Spec{URL: "http://gw.example:65536"}, "url: the port must be from 1 to 65535"},
-		{"login in the URL", Spec{URL: "http://login77:hunter2@gw.example"}, "url: the login belongs into username and password"},
+		{"login in the URL", Spec{URL: "http://login77:hunter2@gw.example"}, "url: the login belongs in username and password"},
 		{"broken URL with a login", Spec{URL: "http://login77:hunter2@gw.exa mple"}, "url: not a URL such as http://gateway.example:8080"},
 		{"port with a login", Spec{URL: "http://login77:hunter2@gw.example:x"}, "url: not a URL such as http://gateway.example:8080"},
 		{"no login for a provider", Spec{Provider: "packetstream"}, "username: missing\npassword: missing"},
