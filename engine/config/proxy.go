@@ -26,11 +26,12 @@ func (l *loader) proxy(t *table) Proxy {
 	t.secret("password", &password)
 	t.loginTemplate("username_template", "{username}", &spec.UsernameTemplate)
 	t.loginTemplate("password_template", "{password}", &spec.PasswordTemplate)
+	faulty := len(l.errs) > before
 	t.session(&p.Session)
 	t.budget(&p.Budget)
 	t.price(&p.Price)
 	t.done()
-	if len(l.errs) > before {
+	if faulty {
 		return p // what proxy.New would say follows from what was said
 	}
 	spec.Username, spec.Password = username.Reveal(), password.Reveal()
