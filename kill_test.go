@@ -29,8 +29,12 @@ const killPages = 500
 type death struct {
 	command string
 	point   failpoint.Point
-	most    int // n or the number of pages is drawn from 1 to this
+	most    int // n or the number of pages is drawn from 1 to this; up to fewTimes it is taken in turn
 }
+
+// fewTimes is how often a point may come for each time to have its turn in few
+// kills.
+const fewTimes = 4
 
 const (
 	runOnce      = "run --once"
@@ -125,7 +129,7 @@ func TestKill(t *testing.T) {
 	gw := startGateway(t, killFaults())
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	k := &killer{t: t, site: site, random: rand.New(rand.NewPCG(seed, 0)), met: map[death]int{}}
+	k := &killer{t: t, site: site, random: rand.New(rand.NewPCG(seed, 0)), met: map[death]int{}, tried: map[death]int{}}
 	rounds, requests := 0, 0
 	for ; k.kills < kills() && rounds < kills() && !t.Failed(); rounds++ {
 		site.forget()
@@ -179,7 +183,7 @@ type killer struct {
 	t          *testing.T
 	site       *shop
 	random     *rand.Rand
-	met        map[death]int
+	tried, met map[death]int
 	kills      int
 	withLeases int
 
@@ -196,6 +200,10 @@ func (k *killer) begin(f *folder) { k.f, k.committed, k.exported = f, map[string
 func (k *killer) kill(d death) bool {
 	k.t.Helper()
 	n := 1 + k.random.IntN(d.most)
+	if d.most <= fewTimes {
+		n = 1 + k.tried[d]%d.most
+	}
+	k.tried[d]++
 	cmd := k.f.command(strings.Fields(d.command)...)
 	come := make(<-chan struct{})
 	if d.point == "" {
