@@ -277,29 +277,19 @@ func (a *attempt) markSent(ctx context.Context, step string) error {
 }
 
 // learn is what the exchange of a step that must not be repeated has shown.
-// Where no connection was made for it, or the gateway refused to pass it on, the
-// site cannot have seen it: only what was sent before counts then.
+// Where no connection was made for it, or the gateway refused the login, the
+// site cannot have seen it: only what was sent before counts then. Any other
+// answer over plain http, a 402 too, may be the site's.
 func (a *attempt) learn(before string, x exchange) {
+	loginRefused := x.trace.Hops == 1 && x.trace.ProxyOrigin && x.trace.Status == http.StatusProxyAuthRequired
 	switch {
-	case x.trace.Hops == 0, x.trace.Hops == 1 && refusedToPass(x):
+	case x.trace.Hops == 0, loginRefused:
 		a.sent = before
 	case x.page != nil:
 		a.answer = "answered with " + statusText(x.page.Status)
 	default:
 		a.answer = "no answer came"
 	}
-}
-
-// refusedToPass reports whether a gateway's answer means that it asked nobody.
-func refusedToPass(x exchange) bool {
-	if !x.trace.ProxyOrigin {
-		return false
-	}
-	switch x.trace.Status {
-	case http.StatusProxyAuthRequired, http.StatusPaymentRequired, http.StatusTooManyRequests:
-		return true
-	}
-	return false
 }
 
 // unsafe says why the job must not be repeated by itself, "" if it may be.
