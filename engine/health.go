@@ -44,7 +44,7 @@ type health struct {
 
 	mu      sync.Mutex
 	proxies map[string]*proxyHealth
-	changed uint64 // counts changes of what slots says
+	changed uint64 // counts how often room came where there was none
 }
 
 type proxyHealth struct {
@@ -104,6 +104,15 @@ func (h *health) slots(x exit, now time.Time) int {
 }
 
 func (p *proxyHealth) slots(country string, now time.Time) int {
+	n := p.wholeSlots(now)
+	if c := p.countries[country]; c != nil {
+		n = min(n, c.slots(now, c.inFlight))
+	}
+	return max(0, n)
+}
+
+// wholeSlots is slots whatever the country; less than 1 is none.
+func (p *proxyHealth) wholeSlots(now time.Time) int {
 	if now.Before(p.account.pause.Until) || now.Before(p.busy) {
 		return 0
 	}
@@ -111,28 +120,34 @@ func (p *proxyHealth) slots(country string, now time.Time) int {
 	if !p.account.proven {
 		n = min(n, 1-p.inFlight)
 	}
-	if c := p.countries[country]; c != nil {
-		n = min(n, c.slots(now, c.inFlight))
-	}
-	return max(0, n)
+	return n
 }
 
 // begin and end bracket an attempt.
-func (h *health) begin(x exit) { h.add(x, 1) }
-func (h *health) end(x exit)   { h.add(x, -1) }
+func (h *health) begin(x exit, now time.Time) { h.add(x, 1, now) }
+func (h *health) end(x exit, now time.Time)   { h.add(x, -1, now) }
 
-func (h *health) add(x exit, n int) {
+func (h *health) add(x exit, n int, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.proxies[x.proxy]
 	if p == nil {
 		return
 	}
+	defer h.watch(p, x.country, now)()
 	p.inFlight += n
-	c := p.country(x.country)
-	c.inFlight += n
-	if !p.account.proven || p.ceiling.limit > 0 || p.outage.opened+p.limits.opened+c.opened > 0 || p.budget.daily > 0 {
-		h.changed++
+	p.country(x.country).inFlight += n
+}
+
+// watch notes where a proxy, or a country at it, that had no room has some
+// afterwards: then who was parked for it is looked at again. Call what it gives
+// after the change.
+func (h *health) watch(p *proxyHealth, country string, now time.Time) func() {
+	none, noneThere := p.wholeSlots(now) < 1, p.slots(country, now) < 1
+	return func() {
+		if none && p.wholeSlots(now) > 0 || noneThere && p.slots(country, now) > 0 {
+			h.changed++
+		}
 	}
 }
 
@@ -174,7 +189,7 @@ func (h *health) learn(x exit, e experience) (pause Pause, news bool) {
 	if p == nil {
 		return Pause{}, false
 	}
-	h.changed++
+	defer h.watch(p, x.country, e.ended)()
 	c, was := p.country(x.country), p.pause(e.ended)
 	wasOpen := c.opened > 0
 	p.budget.spend(e.bytes, e.ended)
@@ -287,7 +302,7 @@ func (h *health) nextProbe(now time.Time) time.Time {
 	return first
 }
 
-// version changes whenever slots may answer otherwise than before, time aside.
+// version changes whenever slots says some after it has said none, time aside.
 func (h *health) version() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

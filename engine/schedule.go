@@ -270,10 +270,14 @@ func (s *scheduler) dispatch(stop, attempts context.Context) error {
 // changed.
 func (s *scheduler) unpark() {
 	now, version := s.engine.now(), s.engine.health.version()
+	next := s.engine.health.nextProbe(now)
+	if s.probe.IsZero() || !next.IsZero() && next.Before(s.probe) {
+		s.probe = next // of a pause that has begun since
+	}
 	if version == s.healthAt && !ended(s.probe, now) {
 		return
 	}
-	s.healthAt, s.probe = version, s.engine.health.nextProbe(now)
+	s.healthAt, s.probe = version, next
 	for h := range s.parked {
 		delete(s.parked, h)
 		s.enter(h)
@@ -312,7 +316,7 @@ func (s *scheduler) plan(now time.Time) []plan {
 		}
 		p.group.Max = s.engine.pace.begin(h.name, p.group.Max, now)
 		if p.group.Max == 0 { // gated since it was put here, or a redirect has led there just now
-			s.giveBack(p)
+			s.giveBack(p, now)
 			s.enter(h)
 			continue
 		}
@@ -323,9 +327,9 @@ func (s *scheduler) plan(now time.Time) []plan {
 }
 
 // giveBack ends what a plan has reserved of proxies.
-func (s *scheduler) giveBack(p plan) {
+func (s *scheduler) giveBack(p plan, now time.Time) {
 	for _, x := range p.reserve {
-		s.engine.health.end(x)
+		s.engine.health.end(x, now)
 	}
 }
 
@@ -341,7 +345,7 @@ func (s *scheduler) planHost(h *host, free int, now time.Time) (plan, bool) {
 		if slots < s.engine.opts.Workers { // one at a time, since any lane of the group may get it
 			p.group.Max = 1
 			p.reserve = append(p.reserve, via)
-			s.engine.health.begin(via)
+			s.engine.health.begin(via, now)
 		}
 		p.group.Lanes = append(p.group.Lanes, id)
 		p.via[id] = via.proxy
@@ -426,7 +430,7 @@ func (s *scheduler) claim(stop, attempts context.Context, plans []plan) error {
 		for _, j := range jobs[i] {
 			s.start(attempts, p.host, j, p.via[j.Lane])
 		}
-		s.giveBack(p)
+		s.giveBack(p, e.now())
 		unused = unused || len(jobs[i]) < len(p.reserve)
 		e.pace.release(p.host.name, p.group.Max-len(jobs[i]))
 		if len(jobs[i]) < p.group.Max { // these lanes are empty until they are named again
@@ -449,7 +453,7 @@ func (s *scheduler) start(attempts context.Context, h *host, j *storage.Job, pro
 	s.working++
 	s.open++
 	a := e.hold(attempts, j, e.sources[j.Key.Source], proxy)
-	e.health.begin(a.exit())
+	e.health.begin(a.exit(), a.started)
 	a.lane = h.name
 	s.attempts <- a // has room for all that may be open
 }
@@ -459,7 +463,7 @@ func (s *scheduler) start(attempts context.Context, h *host, j *storage.Job, pro
 func (s *scheduler) work() {
 	for a := range s.attempts {
 		outcome, err := a.work()
-		s.engine.health.end(a.exit())
+		s.engine.health.end(a.exit(), s.engine.now())
 		s.news <- news{host: a.lane}
 		if err == nil {
 			err = a.commit(outcome)
