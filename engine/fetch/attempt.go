@@ -398,6 +398,6 @@ func (a *attempt) seal() Trace {
 			c.owner.CompareAndSwap(a.meter, &a.session.late)
 		}
 	}
-	a.trace.BytesUp, a.trace.BytesDown = a.meter.up.Load(), a.meter.down.Load()
+	a.trace.BytesUp, a.trace.BytesDown = a.meter.end(&a.session.late)
 	return a.trace
 }

@@ -3,17 +3,47 @@ package fetch
 import (
 	"crypto/tls"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // meter counts the bytes of one attempt, or those of a session that belong to
-// none.
+// none. Each byte is counted by one meter: what comes after the end of an
+// attempt is its heir's.
 type meter struct {
-	up, down atomic.Int64
-	limit    int64        // both ways together; 0: none
-	cut      atomic.Bool  // the limit was passed
-	last     atomic.Int64 // unix nanoseconds of the last byte read
+	limit int64        // both ways together; 0: none
+	cut   atomic.Bool  // the limit was passed
+	last  atomic.Int64 // unix nanoseconds of the last byte read
+
+	mu       sync.Mutex
+	up, down int64
+	heir     *meter // counts in its place; nil until end
+}
+
+func (m *meter) add(up, down int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.heir != nil {
+		m.heir.add(up, down)
+		return
+	}
+	m.up += int64(up)
+	m.down += int64(down)
+}
+
+// end makes the figures final.
+func (m *meter) end(heir *meter) (up, down int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.heir = heir
+	return m.up, m.down
+}
+
+func (m *meter) bytes() (up, down int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.up, m.down
 }
 
 // room is how many bytes may still be read before the limit is passed.
@@ -21,8 +51,7 @@ func (m *meter) room(want int) int {
 	if m.limit == 0 {
 		return want
 	}
-	left := m.limit - m.up.Load() - m.down.Load()
-	return int(min(int64(want), max(left+1, 1)))
+	return int(min(int64(want), m.left()+1))
 }
 
 // left is how many bytes the limit leaves, negative where there is none.
@@ -30,12 +59,16 @@ func (m *meter) left() int64 {
 	if m.limit == 0 {
 		return -1
 	}
-	return max(0, m.limit-m.up.Load()-m.down.Load())
+	up, down := m.bytes()
+	return max(0, m.limit-up-down)
 }
 
 // over notes and reports that the limit is passed.
 func (m *meter) over() bool {
-	if m.limit == 0 || m.up.Load()+m.down.Load() <= m.limit {
+	if m.limit == 0 {
+		return false
+	}
+	if up, down := m.bytes(); up+down <= m.limit {
 		return false
 	}
 	m.cut.Store(true)
@@ -61,7 +94,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		return n, err
 	}
 	m := c.owner.Load()
-	m.down.Add(int64(n))
+	m.add(0, n)
 	m.touch()
 	if m.over() {
 		c.Close()
@@ -70,14 +103,17 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Write counts before it writes: once the other side has a byte, what it answers
+// may end the attempt before the call returns.
 func (c *conn) Write(p []byte) (int, error) {
 	m := c.owner.Load()
 	if m.over() {
 		c.Close()
 		return 0, ErrMaxBytes
 	}
+	m.add(len(p), 0)
 	n, err := c.Conn.Write(p)
-	m.up.Add(int64(n))
+	m.add(n-len(p), 0)
 	if m.over() {
 		c.Close()
 		return n, ErrMaxBytes

@@ -150,7 +150,7 @@ func (s *Session) Worked() bool { return s.worked.Load() }
 
 // LateBytes are the bytes that moved while no attempt held their connection:
 // a closing handshake, or an answer to an attempt that had ended.
-func (s *Session) LateBytes() (up, down int64) { return s.late.up.Load(), s.late.down.Load() }
+func (s *Session) LateBytes() (up, down int64) { return s.late.bytes() }
 
 // redact takes the proxy's login out of a text.
 func (s *Session) redact(text string) string {
