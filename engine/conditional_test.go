@@ -75,7 +75,7 @@ func window(n int) time.Time { return time.Date(2026, 4, 1, n, 0, 0, 0, time.UTC
 func collect(t *testing.T, s *storage.Store, src Source, n int, change func(*Options)) []storage.Attempt {
 	t.Helper()
 	src.Identity.Window = true
-	j, err := src.newJob(src.Targets.Targets[0], window(n))
+	j, err := src.NewJob(src.Targets.Targets[0], window(n))
 	if err != nil {
 		t.Fatal(err)
 	}

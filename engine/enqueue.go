@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"time"
 
 	"semel/engine/intake"
@@ -49,7 +48,7 @@ func (e *Engine) enqueue(ctx context.Context, src *Source) error {
 		case err != nil:
 			return errors.Join(e.enqueueJobs(ctx, chunk), e.badFile(src, err))
 		}
-		job, err := src.newJob(target, time.Time{})
+		job, err := src.NewJob(target, time.Time{})
 		if errors.As(err, &bad) {
 			e.badRow(src, bad)
 			continue
@@ -72,26 +71,6 @@ func (e *Engine) badFile(src *Source, err error) error {
 func (e *Engine) badRow(src *Source, bad *intake.RowError) {
 	e.note(func(s *Summary) { s.BadRows++ })
 	e.opts.Log.Warn("target skipped", "source", src.Name, "error", bad)
-}
-
-// newJob is the job of one target. Its error is an *intake.RowError.
-func (src *Source) newJob(t intake.Target, window time.Time) (storage.NewJob, error) {
-	j, err := src.Job(t, window)
-	if err != nil {
-		return storage.NewJob{}, err
-	}
-	u, err := url.Parse(j.URL)
-	if err != nil {
-		return storage.NewJob{}, &intake.RowError{File: t.File, Line: t.Line, Reason: "url: is not a URL"}
-	}
-	n := storage.NewJob{
-		Key: j.Key, Country: j.Country, Window: j.Window, Scope: j.Scope, Version: src.ParserVersion,
-		URL: j.URL, Host: hostOf(u), Priority: src.Priority,
-	}
-	for _, v := range j.Vars {
-		n.Vars = append(n.Vars, storage.Var{Name: v.Name, Value: v.Value})
-	}
-	return n, nil
 }
 
 // enqueueJobs makes jobs in one transaction; those that are there already cost

@@ -299,7 +299,7 @@ func TestLateWorkerGatesNothing(t *testing.T) {
 	}
 	defer e.Close()
 	src := e.sources["shop"]
-	n, _ := src.newJob(src.Targets.Targets[0], time.Time{})
+	n, _ := src.NewJob(src.Targets.Targets[0], time.Time{})
 	var j *storage.Job
 	err = s.Update(t.Context(), func(tx *storage.Tx) error {
 		tx.EnqueueJob(n)

@@ -76,20 +76,19 @@ type Proxy struct {
 type Source struct {
 	intake.Source
 
-	Targets  intake.Spec
-	Proxies  []string    // names among Options.Proxies, the next where one is held back; none: direct
-	Header   http.Header // sent with each request; not changed
-	Timeout  time.Duration
-	Sticky   time.Duration // how long a workflow's exit is wanted; 0: no workflow, one request
-	Steps    []Step        // in order; none: one plain GET of the job's URL
-	Gone     bool          // a 404 or 410 is an observation
-	Priority int8
-	Write    storage.WriteMode
-	Limits   Limits
-	Retry    map[storage.Category]RetryPolicy // fields that are zero take the default
-	Blocked  BlockRules
-	Rules    *parser.Rules
-	Sinks    []storage.Subscription
+	Targets intake.Spec
+	Proxies []string    // names among Options.Proxies, the next where one is held back; none: direct
+	Header  http.Header // sent with each request; not changed
+	Timeout time.Duration
+	Sticky  time.Duration // how long a workflow's exit is wanted; 0: no workflow, one request
+	Steps   []Step        // in order; none: one plain GET of the job's URL
+	Gone    bool          // a 404 or 410 is an observation
+	Write   storage.WriteMode
+	Limits  Limits
+	Retry   map[storage.Category]RetryPolicy // fields that are zero take the default
+	Blocked BlockRules
+	Rules   *parser.Rules
+	Sinks   []storage.Subscription
 
 	Fingerprint string // of the settings that make job keys
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"semel/engine/intake"
 )
 
 // crowd counts how many requests a host answers at once.
@@ -47,7 +49,7 @@ func TestSourcesShareTheirHost(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, begin := newCrowd(), time.Now()
 			web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
-				c.stay(hostOf(req.URL), time.Second)
+				c.stay(intake.HostOf(req.URL), time.Second)
 				return product(req.URL.Path), nil
 			})
 			opts := options(openStore(t), web, source(t, 10), otherSource(t, "other", "http://SHOP.test:80/q/{id}", 10))
@@ -75,7 +77,7 @@ func TestHopsCountAtTheirHost(t *testing.T) {
 			if req.URL.Host == "shop.test" {
 				return respond(302, "", "Location", "http://b.test"+req.URL.Path), nil
 			}
-			c.stay(hostOf(req.URL), time.Second)
+			c.stay(intake.HostOf(req.URL), time.Second)
 			return product(req.URL.Path), nil
 		})
 		opts := options(openStore(t), web, source(t, 20), otherSource(t, "bee", "http://b.test/q/{id}", 20))
@@ -96,7 +98,7 @@ func TestHostsThatRedirectToEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, begin := newCrowd(), time.Now()
 		web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
-			c.stay(hostOf(req.URL), time.Second)
+			c.stay(intake.HostOf(req.URL), time.Second)
 			other := map[string]string{"shop.test": "b.test", "b.test": "shop.test"}[req.URL.Host]
 			switch hop := req.URL.Query().Get("hop"); hop {
 			case "":

@@ -76,7 +76,7 @@ func enqueueWindow(t *testing.T, s *storage.Store, src *Source, targets []intake
 	t.Helper()
 	if err := s.Update(t.Context(), func(tx *storage.Tx) error {
 		for _, target := range targets {
-			job, err := src.newJob(target, window)
+			job, err := src.NewJob(target, window)
 			if err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"semel/engine/fetch"
+	"semel/engine/intake"
 	"semel/storage"
 )
 
@@ -48,7 +49,7 @@ func newRobotsCache(e *Engine) *robotsCache {
 // the delay between requests that they want. Errors: errRobotsDenied, those of
 // fetch.FetchRobots and of the store, the end of ctx.
 func (c *robotsCache) check(ctx context.Context, v *visit, u *url.URL) (time.Duration, error) {
-	rules, err := c.rules(ctx, v, u.Scheme+"://"+hostOf(u))
+	rules, err := c.rules(ctx, v, u.Scheme+"://"+intake.HostOf(u))
 	if err != nil {
 		return 0, err
 	}

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -497,16 +495,6 @@ func (s *scheduler) dropIfIdle(h *host) {
 	}
 	delete(s.parked, h)
 	delete(s.hosts, h.name)
-}
-
-// hostOf is the host that pacing belongs to, as a lane names it: lower case,
-// with the port where it is not the scheme's own.
-func hostOf(u *url.URL) string {
-	host := strings.ToLower(u.Host)
-	if port := u.Port(); u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
-		host = strings.TrimSuffix(host, ":"+port)
-	}
-	return host
 }
 
 // hostQueue is a heap of hosts by their next start, then by name.

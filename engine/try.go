@@ -43,13 +43,13 @@ func (e *Engine) try(ctx context.Context, source string, target intake.Target, e
 	if src == nil {
 		return Trial{}, fmt.Errorf("source %s: %w", source, storage.ErrNotFound)
 	}
-	n, err := src.newJob(target, time.Time{})
+	n, err := src.NewJob(target, time.Time{})
 	if err != nil && target.URL != "" {
 		// A URL alone need not have the variables of the key: for a trial, the
 		// URL will do.
 		byURL := *src
 		byURL.Key = intake.Template{}
-		n, err = byURL.newJob(target, time.Time{})
+		n, err = byURL.NewJob(target, time.Time{})
 	}
 	if err != nil {
 		return Trial{}, err

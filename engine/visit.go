@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"semel/engine/fetch"
+	"semel/engine/intake"
 	"semel/storage"
 )
 
@@ -59,7 +60,7 @@ func (v *visit) allow(ctx context.Context, u *url.URL) error {
 
 func (v *visit) admit(ctx context.Context, u *url.URL) error {
 	e := v.attempt.engine
-	host := hostOf(u)
+	host := intake.HostOf(u)
 	if err := v.move(ctx, host); err != nil {
 		return err
 	}

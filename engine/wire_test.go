@@ -17,6 +17,7 @@ import (
 
 	"semel/engine/fetch"
 	"semel/engine/gateway"
+	"semel/engine/intake"
 	"semel/engine/proxy"
 	"semel/storage"
 	"semel/storage/storagetest"
@@ -299,7 +300,7 @@ func (w *wire) checkJob(t *testing.T, j *storage.Job, a *storage.Attempt) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gate := w.engine.pace.gatedUntil(hostOf(u))
+	gate := w.engine.pace.gatedUntil(intake.HostOf(u))
 	if want.gated != gate.After(w.clock.now()) || want.gated && gate.Before(w.clock.now().Add(want.least)) {
 		t.Errorf("the host is held back until %s, want %t", gate, want.gated)
 	}

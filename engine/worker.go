@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"semel/engine/fetch"
+	"semel/engine/intake"
 	"semel/parser"
 	"semel/storage"
 )
@@ -350,7 +351,7 @@ func (a *attempt) writeFailure(tx *storage.Tx, record storage.Attempt, d decisio
 func (a *attempt) answered(record storage.Attempt) string {
 	for _, text := range []string{record.FinalURL, a.asked} {
 		if u, err := url.Parse(text); err == nil && u.Host != "" {
-			return hostOf(u)
+			return intake.HostOf(u)
 		}
 	}
 	return a.host()
@@ -361,7 +362,7 @@ func (a *attempt) host() string {
 	if err != nil {
 		return ""
 	}
-	return hostOf(u)
+	return intake.HostOf(u)
 }
 
 // tell counts and logs the outcome.

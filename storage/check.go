@@ -21,21 +21,21 @@ type Breach struct {
 func (b Breach) String() string {
 	format := "bucket %s, key %q: %s"
 	switch bucket(slices.Index(bucketNames[:], b.Bucket)) {
-	case bucketLaneName, bucketJob, bucketReady, bucketWait, bucketLease, bucketAttempt, bucketEvent, bucketPage, bucketSegment:
+	case bucketLaneName, bucketJob, bucketReady, bucketWait, bucketLease, bucketAttempt, bucketEvent, bucketPage, bucketSegment, bucketRun:
 		format = "bucket %s, key %x: %s"
 	}
 	return fmt.Sprintf(format, b.Bucket, b.Key, b.What)
 }
 
 // Check compares everything with everything: pages with bbolt's own check,
-// jobs with their indexes both ways, attempts and observations with jobs,
+// jobs with their indexes and runs both ways, attempts and observations with jobs,
 // events with observations and jobs, outbox rows with events, kept pages with
 // their hashes and with what names them, validators with the attempts they are
 // of, counters with a recount. It gives what
 // does not agree, in the order in which it looked; an error means that it could
 // not look. While bbolt's pages are checked writers wait; the rest reads one
 // snapshot beside them (see View). It keeps nothing per job: memory grows with
-// the sources, the size of the file and what it finds.
+// the sources and runs, the size of the file and what it finds.
 func (s *Store) Check() ([]Breach, error) {
 	found, err := s.checkPages()
 	if err != nil || len(found) > 0 { // nothing below can be trusted on broken pages
@@ -43,9 +43,9 @@ func (s *Store) Check() ([]Breach, error) {
 	}
 	defer s.segments.pin()()
 	err = s.View(func(tx *Tx) error {
-		c := &checker{tx: tx, files: s.segments, counts: map[delta]int64{}, daysFrom: tx.daysFrom()}
+		c := &checker{tx: tx, files: s.segments, counts: map[delta]int64{}, runs: map[uint64]runCounts{}, daysFrom: tx.daysFrom()}
 		for _, look := range []func(){
-			c.jobs, c.indexes, c.lanes, c.observations, c.events, c.outbox, c.keptPages, c.validators,
+			c.jobs, c.runRecords, c.indexes, c.lanes, c.observations, c.events, c.outbox, c.keptPages, c.validators,
 			c.sources, c.hosts, c.robots, c.meta, c.counters, // the last two judge what the others saw
 		} {
 			look()
@@ -98,6 +98,7 @@ type checker struct {
 	daysFrom string                // daily counts of days before it say nothing; "": all say something
 	placed   [bucketCount]int      // jobs found at their place in an index
 	largest  [sequenceCount]uint64 // ids seen
+	runs     map[uint64]runCounts  // of runs that jobs name
 	found    []Breach
 }
 

@@ -20,6 +20,7 @@ func (c *checker) recount(source, metric string, n int64) {
 func (c *checker) recountJob(j *Job, list []Attempt) {
 	source := j.Key.Source
 	c.recount(source, metricState+string(j.State), 1)
+	c.recountRun(j)
 	if j.State == StateFailed {
 		c.recount(source, MetricFailures+string(j.Category), 1)
 	}

@@ -517,6 +517,7 @@ var rowDamage = []damage{
 	}},
 	{"of a job that cannot be read", put(bucketJob, idKey(jobLater), garbage), []Breach{
 		{"job", idKey(jobLater), "it cannot be read: record has an unknown version"},
+		{"run", idKey(2), "its counts are not those of its jobs"},
 		{"key", []byte("\x80\x00\x00\x008k\xf2\x00s:a:-:1999-12-31T00%3A00%3A00Z:-:-"), "job 7 cannot be read"},
 		{"obs", rowA, "its job: reading bucket job, key 0000000000000007: record has an unknown version"},
 		{"event", idKey(eventJobLater), "its job: reading bucket job, key 0000000000000007: record has an unknown version"},
@@ -730,7 +731,7 @@ var nameDamage = []damage{
 		{"host", []byte("h"), "it is not a time"},
 	}},
 	{"schema", put(bucketMeta, schemaKey, appendU32(nil, schema+1)), []Breach{
-		{"meta", []byte("schema"), "it is not 3, the version of this layout"},
+		{"meta", []byte("schema"), "it is not 4, the version of this layout"},
 	}},
 	{"job sequence", put(bucketMeta, []byte("job"), i64(3)), []Breach{
 		{"meta", []byte("job"), "it says 3, and 9 is in use"},

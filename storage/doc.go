@@ -19,7 +19,7 @@
 //
 //	meta     name                                       value
 //	  ├ schema                                          u32, see migrate.go
-//	  ├ job, event, lane                                u64, last id handed out
+//	  ├ job, event, lane, run                           u64, last id handed out
 //	  ├ days                                            first day whose daily counts are kept, such as "2026-04-23"
 //	source   source name                                identity and rules as last accepted (JSON)
 //	lane     host 0 source, 0 country if there is one   lane id u32
@@ -41,6 +41,8 @@
 //	segment  segment id u32                             its file, size and bytes in use (segment.go)
 //	validator
 //	         source 0 target | country         ETag, Last-Modified and the attempt whose page they are of
+//	run      run id u64                                 Run
+//	runkey   run key text                               run id u64
 //
 // Keys longer than 128 bytes in bucket key keep their first 96 bytes and the
 // xxhash of the whole; the text stands in the job and is compared, so a
@@ -56,6 +58,8 @@
 //     cannot be written down.
 //   - Only methods that go through (*Tx).move change a state, and the table
 //     there is the only list of transitions.
+//   - A job with a window belongs to the run of its source and window, unless
+//     an older schema made it; a run counts its jobs as they are.
 //   - A page that an attempt names is durable in its segment before the
 //     transaction that names it.
 //   - A validator leads to the last attempt that completed a job of its target,

@@ -51,7 +51,9 @@ type NewJob struct {
 	URL      string // as it will be requested
 	Host     string // pacing belongs to it
 	Vars     []Var
-	Priority int8 // higher first
+	Priority int8   // higher first
+	Depth    uint16 // links from the target that the source was given; 0: that target itself
+	Run      uint64 // that it is made for; 0: that of its window, or none where it has no window
 }
 
 func (n *NewJob) lane() Lane { return Lane{n.Host, n.Key.Source, n.Country} }
@@ -70,6 +72,8 @@ type Job struct {
 	Vars     []Var
 	Priority int8
 	Lane     LaneID
+	Depth    uint16 // links from the target that the source was given
+	Run      uint64 // that made it; 0: none, as for jobs without a window that nobody imported, and those of schema 3
 
 	State      JobState
 	Generation uint32   // claims so far; the fence, and the number of the last attempt
@@ -97,8 +101,8 @@ type Job struct {
 	Sent string // step that must not be repeated and may have been sent (MarkSent) since a person last retried the job; "" none, and once complete
 }
 
-// jobVersion 2 added Forgotten, and is sealed; 3 added Sent.
-const jobVersion = 3
+// jobVersion 2 added Forgotten, and is sealed; 3 added Sent; 4 Run and Depth.
+const jobVersion = 4
 
 func (j *Job) encode() []byte {
 	e := newEncoder(jobVersion, 256+len(j.URL))
@@ -118,6 +122,8 @@ func (j *Job) encode() []byte {
 	e.i64(j.Spent)
 	e.u32(j.Forgotten)
 	e.u32(uint32(j.Version))
+	e.u64(j.Run)
+	e.u32(uint32(j.Depth))
 	// Of the key only what cannot be told from the rest of the job.
 	e.text(j.Key.Source)
 	e.text(j.Key.Target)
@@ -156,6 +162,9 @@ func decodeJob(id uint64, b []byte) (*Job, error) {
 		j.Forgotten = d.u32()
 	}
 	j.Version = int(d.u32())
+	if d.version > 3 {
+		j.Run, j.Depth = d.u64(), uint16(d.u32())
+	}
 	j.Key.Source, j.Key.Target = d.text(), d.text()
 	country, window, scope, version := d.flag(), d.flag(), d.flag(), d.flag()
 	var category string
@@ -280,9 +289,13 @@ func (tx *Tx) EnqueueJob(n NewJob) (Enqueued, error) {
 	if err != nil {
 		return Enqueued{}, err
 	}
+	run, err := tx.runOf(n)
+	if err != nil {
+		return Enqueued{}, err
+	}
 	id := tx.nextID(jobSequence)
 	j := &Job{
-		ID: id, Key: n.Key, Country: n.Country, Window: n.Window, Scope: n.Scope, Version: n.Version,
+		ID: id, Run: run, Depth: n.Depth, Key: n.Key, Country: n.Country, Window: n.Window, Scope: n.Scope, Version: n.Version,
 		URL: n.URL, Vars: n.Vars, Priority: n.Priority, Lane: lane, State: StatePending,
 		Created: tx.Now, Updated: tx.Now,
 	}
@@ -290,6 +303,9 @@ func (tx *Tx) EnqueueJob(n NewJob) (Enqueued, error) {
 		return Enqueued{}, err
 	}
 	tx.countState(j, 1)
+	if err := tx.countInRun(j, 1); err != nil {
+		return Enqueued{}, err
+	}
 	if err := tx.index(j); err != nil {
 		return Enqueued{}, err
 	}

@@ -39,6 +39,7 @@ type model struct {
 	counters map[string]map[string]int64
 	events   map[string][]modelEvent
 	leases   []storage.Lease // every lease ever given
+	runs     []string        // source and window, by id - 1
 }
 
 func newModel() *model {
@@ -181,6 +182,19 @@ func (x *machine) enqueue(t *rapid.T) {
 	}
 }
 
+// run is that of a job's source and window.
+func (m *model) run(n storage.NewJob) uint64 {
+	if n.Window.IsZero() {
+		return 0
+	}
+	key := n.Key.Source + " " + n.Window.String()
+	if i := slices.Index(m.runs, key); i >= 0 {
+		return uint64(i + 1)
+	}
+	m.runs = append(m.runs, key)
+	return uint64(len(m.runs))
+}
+
 func (m *model) enqueue(n storage.NewJob) storage.Enqueued {
 	for i, j := range m.jobs {
 		if j.Key != n.Key {
@@ -193,7 +207,7 @@ func (m *model) enqueue(n storage.NewJob) storage.Enqueued {
 		j.URL, j.Priority, m.host[i] = n.URL, n.Priority, n.Host
 		return storage.Enqueued{ID: j.ID, Refreshed: true}
 	}
-	j := &storage.Job{ID: uint64(len(m.jobs) + 1), Key: n.Key, Window: n.Window, URL: n.URL, Priority: n.Priority, State: storage.StatePending}
+	j := &storage.Job{ID: uint64(len(m.jobs) + 1), Run: m.run(n), Key: n.Key, Window: n.Window, URL: n.URL, Priority: n.Priority, State: storage.StatePending}
 	m.jobs, m.host = append(m.jobs, j), append(m.host, n.Host)
 	return storage.Enqueued{ID: j.ID, New: true}
 }

@@ -208,6 +208,9 @@ func (tx *Tx) forgetJob(w wornJob, before time.Time, done *Pruned) (whole bool, 
 	}
 	done.Jobs++
 	tx.countState(j, -1)
+	if err := tx.countInRun(j, -1); err != nil {
+		return false, err
+	}
 	if err := tx.remove(bucketKey, keyIndex(j.Key.Window, w.key)); err != nil {
 		return false, err
 	}

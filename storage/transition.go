@@ -45,7 +45,8 @@ var transitions = map[verb]struct {
 }
 
 // move takes a job through a transition: change sets the fields that go with
-// it. State, indexes and counters follow by themselves. Error: ErrTransition.
+// it. State, indexes, counters and the job's run follow by themselves. Error:
+// ErrTransition.
 func (tx *Tx) move(j *Job, v verb, change func(*Job)) error {
 	t := transitions[v]
 	if !slices.Contains(t.from, j.State) {
@@ -55,9 +56,13 @@ func (tx *Tx) move(j *Job, v verb, change func(*Job)) error {
 		return err
 	}
 	tx.countState(j, -1)
+	was := j.State
 	j.State, j.Updated = t.to, tx.Now
 	change(j)
 	tx.countState(j, 1)
+	if err := tx.moveInRun(j, was); err != nil {
+		return err
+	}
 	if err := tx.index(j); err != nil {
 		return err
 	}

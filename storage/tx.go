@@ -171,10 +171,11 @@ const (
 	jobSequence sequence = iota
 	eventSequence
 	laneSequence
+	runSequence
 	sequenceCount
 )
 
-var sequenceNames = [sequenceCount]string{"job", "event", "lane"}
+var sequenceNames = [sequenceCount]string{"job", "event", "lane", "run"}
 
 // nextID counts a sequence up. What a group handed out is written when the
 // group commits; a step that is undone gives its numbers back.

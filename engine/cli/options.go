@@ -59,7 +59,6 @@ func engineSource(s *config.Source) engine.Source {
 		Sticky:      s.Sticky,
 		Steps:       engineSteps(s),
 		Gone:        s.Gone == config.GoneRecord,
-		Priority:    int8(s.Priority), // config bounds it
 		Write:       storage.WriteMode(s.Write),
 		Limits:      engine.Limits(s.Limits),
 		Retry:       make(map[storage.Category]engine.RetryPolicy, len(s.Retry)),

@@ -104,16 +104,15 @@ type Source struct {
 	Sticky time.Duration // how long a workflow's exit is wanted, at most an hour; 0: no workflow
 	Steps  []Step        // what is sent, in order; without a workflow one step without a name
 
-	Proxies  []*Proxy      // among Config.Proxies, in order of preference; none: direct
-	Headers  []Header      // of every request, in the file's order
-	Timeout  time.Duration // one attempt, all in; may be longer than the lease
-	Gone     string        // GoneFail or GoneRecord
-	Priority int           // higher first
-	Write    string        // WriteInsert or WriteUpsert
-	Limits   Limits
-	Retry    map[storage.Category]RetryPolicy // only what the file states
-	Blocked  Blocked
-	Rules    *parser.Rules
+	Proxies []*Proxy      // among Config.Proxies, in order of preference; none: direct
+	Headers []Header      // of every request, in the file's order
+	Timeout time.Duration // one attempt, all in; may be longer than the lease
+	Gone    string        // GoneFail or GoneRecord
+	Write   string        // WriteInsert or WriteUpsert
+	Limits  Limits
+	Retry   map[storage.Category]RetryPolicy // only what the file states
+	Blocked Blocked
+	Rules   *parser.Rules
 
 	// IdentityText says in canonical words what makes two jobs of this source
 	// the same, for telling people what changed. IdentityFingerprint is its

@@ -34,7 +34,7 @@ func (l *loader) source(t *table, c *Config) Source {
 	t.headers(&s.Headers)
 	t.duration("timeout", &s.Timeout, 1)
 	t.oneOf("gone", &s.Gone, GoneFail, GoneRecord)
-	t.integer("priority", &s.Priority, -100, 100)
+	t.priority(&s.Priority)
 	t.write(&s.Write)
 	l.limits(t.sub("limits", "limits"), &s.Limits)
 	l.retries(t.sub("retry", "retries"), &s)
@@ -65,6 +65,12 @@ func (t *table) template(name string, to *intake.Template) {
 		return
 	}
 	*to = parsed
+}
+
+func (t *table) priority(to *int8) {
+	n := int(*to)
+	t.integer("priority", &n, -100, 100)
+	*to = int8(n)
 }
 
 // identityParts are what an identity can name.

@@ -38,7 +38,8 @@ type Source struct {
 	Country       Template // expands to an ISO-2 code, or to ""
 	Scope         Template
 	Identity      Identity
-	ParserVersion int // at least 1
+	ParserVersion int  // at least 1
+	Priority      int8 // of its jobs; higher first
 }
 
 // Identity says which parts count in a job's key; the target always does.
@@ -59,6 +60,7 @@ type Job struct {
 	Key     storage.JobKey
 	URL     string    // sent as it stands, never normalised
 	Country string    // ISO-2, upper case; "": any
+	Host    string    // that pacing belongs to (HostOf)
 	Window  time.Time // its start, UTC; zero: none
 	Scope   string
 	Vars    Vars // the target's own
@@ -100,6 +102,22 @@ func (s *Source) Job(t Target, window time.Time) (Job, error) {
 	return job, nil
 }
 
+// NewJob is Job in the form in which the store takes it.
+func (s *Source) NewJob(t Target, window time.Time) (storage.NewJob, error) {
+	j, err := s.Job(t, window)
+	if err != nil {
+		return storage.NewJob{}, err
+	}
+	n := storage.NewJob{
+		Key: j.Key, Country: j.Country, Window: j.Window, Scope: j.Scope, Version: s.ParserVersion,
+		URL: j.URL, Host: j.Host, Priority: s.Priority,
+	}
+	for _, v := range j.Vars {
+		n.Vars = append(n.Vars, storage.Var(v))
+	}
+	return n, nil
+}
+
 // job is Job without window and identity: its key holds the target only.
 func (s *Source) job(t Target) (Job, error) {
 	for _, v := range t.Vars {
@@ -109,7 +127,7 @@ func (s *Source) job(t Target) (Job, error) {
 	}
 	job := Job{Vars: t.Vars}
 	var err error
-	if job.URL, err = s.url(t); err != nil {
+	if job.URL, job.Host, err = s.url(t); err != nil {
 		return Job{}, fmt.Errorf("url: %w", err)
 	}
 	if job.Key.Target, err = s.targetKey(job.URL, t.Vars); err != nil {
@@ -124,23 +142,26 @@ func (s *Source) job(t Target) (Job, error) {
 	return job, nil
 }
 
-// url is the text to request.
-func (s *Source) url(t Target) (string, error) {
-	raw := t.URL
+// url is the text to request, and its host.
+func (s *Source) url(t Target) (raw, host string, err error) {
+	raw = t.URL
 	switch {
 	case raw != "":
 	case s.URL.IsZero():
 		var ok bool
 		if raw, ok = t.Vars.Get("url"); !ok {
-			return "", errors.New(`variable "url" is missing`)
+			return "", "", errors.New(`variable "url" is missing`)
 		}
 	default:
-		var err error
 		if raw, err = expandFull(s.URL, t.Vars, URL); err != nil {
-			return "", err
+			return "", "", err
 		}
 	}
-	return raw, CheckURL(raw)
+	u, err := parseURL(raw)
+	if err != nil {
+		return "", "", err
+	}
+	return raw, HostOf(u), nil
 }
 
 // targetKey is the target's part of the key.
@@ -184,13 +205,23 @@ func ValidCountry(text string) bool {
 // CheckURL accepts what may be requested. Its messages leave the URL out, since
 // it may hold a login.
 func CheckURL(raw string) error {
+	_, err := parseURL(raw)
+	return err
+}
+
+func parseURL(raw string) (*url.URL, error) {
 	if strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return errors.New("holds a space or a control character")
+		return nil, errors.New("holds a space or a control character")
 	}
 	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, errors.New("is not a URL")
+	}
+	return u, checkParts(u)
+}
+
+func checkParts(u *url.URL) error {
 	switch {
-	case err != nil:
-		return errors.New("is not a URL")
 	case u.Scheme == "":
 		return errors.New("is not absolute: it must start with http:// or https://")
 	case u.Scheme != "http" && u.Scheme != "https":
@@ -208,6 +239,16 @@ func CheckURL(raw string) error {
 		}
 	}
 	return nil
+}
+
+// HostOf is the host that pacing belongs to, as a lane names it: lower case,
+// with the port where it is not the scheme's own.
+func HostOf(u *url.URL) string {
+	host := strings.ToLower(u.Host)
+	if port := u.Port(); u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
+		host = strings.TrimSuffix(host, ":"+port)
+	}
+	return host
 }
 
 // identify puts into the key what the source's identity names.

@@ -1,0 +1,73 @@
+package storage
+
+import (
+	"bytes"
+	"slices"
+)
+
+// runCounts are what a run should say of its jobs.
+type runCounts struct{ jobs, open, failed uint64 }
+
+// recountRun counts a job for its run.
+func (c *checker) recountRun(j *Job) {
+	if j.Run == 0 {
+		return
+	}
+	r := Run{Jobs: 1}
+	r.countAs(j.State, 1)
+	n := c.runs[j.Run]
+	c.runs[j.Run] = runCounts{n.jobs + r.Jobs, n.open + r.Open, n.failed + r.Failed}
+}
+
+// runRecords wants every run to be found by its key, and to count its jobs.
+func (c *checker) runRecords() {
+	keys := 0
+	c.each(bucketRun, func(k, v []byte) {
+		if len(k) != 8 || tailID(k) == 0 {
+			c.breach(bucketRun, k, "its key is not a number from 1")
+			return
+		}
+		r, err := decodeRun(tailID(k), v)
+		if err != nil {
+			c.unreadable(bucketRun, k, err)
+			return
+		}
+		c.see(runSequence, r.ID)
+		c.written(bucketRun, k, v, r.encode())
+		c.rules(bucketRun, k, runRules(r, c.runs[r.ID])...)
+		delete(c.runs, r.ID)
+		if bytes.Equal(c.tx.get(bucketRunKey, []byte(r.Key.String())), k) {
+			keys++
+		} else {
+			c.breach(bucketRun, k, "its key %s is missing in bucket runkey, or leads elsewhere", r.Key)
+		}
+	})
+	for id, n := range c.runs {
+		c.breach(bucketRun, idKey(id), "it is missing, and %d jobs are of it", n.jobs)
+	}
+	c.runKeys(keys)
+}
+
+func runRules(r *Run, n runCounts) []rule {
+	return []rule{
+		{!slices.Contains(RunKinds, r.Kind), "its kind is unknown: " + string(r.Kind)},
+		{r.Key.Source == "", "it has no source"},
+		{r.Key.Window.IsZero() == (r.Key.Import == ""), "it has neither a window nor an import, or both"},
+		{r.Key.Window.Nanosecond() != 0, "its window does not begin with a second"},
+		{runCounts{r.Jobs, r.Open, r.Failed} != n, "its counts are not those of its jobs"},
+	}
+}
+
+// runKeys looks for keys that no run has, unless there are just as many as
+// runs that were found by theirs.
+func (c *checker) runKeys(found int) {
+	c.each(bucketRunKey, func(_, _ []byte) { found-- })
+	if found == 0 {
+		return
+	}
+	c.each(bucketRunKey, func(k, v []byte) {
+		if r, err := c.tx.Run(tailID(v)); len(v) != 8 || err != nil || r.Key.String() != string(k) {
+			c.breach(bucketRunKey, k, "it leads to no run of this key")
+		}
+	})
+}

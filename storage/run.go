@@ -1,0 +1,223 @@
+package storage
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// RunKey is what makes a run this run. A window's run is that of its source and
+// window, whatever offered the window; a run without a window is an import's.
+type RunKey struct {
+	Source string
+	Window time.Time // start, UTC, whole seconds; zero: none
+	Import string    // name of what was imported, where there is no window
+}
+
+// String is the key as people and other systems see it: source:window:import,
+// each part escaped as in a job's key, "-" where absent.
+func (k RunKey) String() string {
+	window := ""
+	if !k.Window.IsZero() {
+		window = k.Window.UTC().Format(time.RFC3339)
+	}
+	b := appendPart(make([]byte, 0, 64), k.Source)
+	b = appendPart(append(b, ':'), window)
+	return string(appendPart(append(b, ':'), k.Import))
+}
+
+// ParseRunKey reads the text that RunKey.String makes.
+func ParseRunKey(text string) (RunKey, error) {
+	parts := strings.Split(text, ":")
+	if len(parts) != 3 {
+		return RunKey{}, fmt.Errorf("run key %q: want 3 parts between colons, got %d", text, len(parts))
+	}
+	for i, part := range parts {
+		plain, err := unescapePart(part)
+		if err != nil {
+			return RunKey{}, fmt.Errorf("run key %q: %w", text, err)
+		}
+		parts[i] = plain
+	}
+	key := RunKey{Source: parts[0], Import: parts[2]}
+	if parts[1] != "" {
+		window, err := time.Parse(time.RFC3339, parts[1])
+		if err != nil {
+			return RunKey{}, fmt.Errorf("run key %q: window: %w", text, err)
+		}
+		key.Window = window.UTC()
+	}
+	return key, nil
+}
+
+// RunKind is what first asked for a run.
+type RunKind string
+
+// What asks for runs.
+const (
+	RunTick     RunKind = "tick"     // the schedule
+	RunBackfill RunKind = "backfill" // backfill, for windows of the schedule that are past
+	RunWindow   RunKind = "window"   // run --window
+	RunImport   RunKind = "import"
+	RunSingle   RunKind = "single" // a job by itself, such as a submitted one
+)
+
+// RunKinds are all kinds.
+var RunKinds = []RunKind{RunTick, RunBackfill, RunWindow, RunImport, RunSingle}
+
+// Run is the jobs of one window of a source, or of one import without a window.
+// Its counts move in the transactions that move its jobs.
+type Run struct {
+	ID      uint64 // counted up by the store from 1
+	Key     RunKey
+	Kind    RunKind // what asked for it first
+	Created time.Time
+
+	Jobs   uint64 // that it has now: those that retention has forgotten are left out
+	Open   uint64 // of these with work ahead
+	Failed uint64 // of these
+}
+
+// Complete is how many of the run's jobs are complete.
+func (r *Run) Complete() uint64 { return r.Jobs - r.Open - r.Failed }
+
+const runVersion = 2 // the first is sealed
+
+func (r *Run) encode() []byte {
+	e := newEncoder(runVersion, 96)
+	e.time(r.Created)
+	for _, n := range []uint64{r.Jobs, r.Open, r.Failed} {
+		e.u64(n)
+	}
+	e.text(string(r.Kind))
+	e.text(r.Key.Source)
+	e.time(r.Key.Window)
+	e.text(r.Key.Import)
+	return e.sealed()
+}
+
+func decodeRun(id uint64, b []byte) (*Run, error) {
+	d := newDecoder(runVersion, b)
+	r := &Run{ID: id, Created: d.time()}
+	for _, n := range []*uint64{&r.Jobs, &r.Open, &r.Failed} {
+		*n = d.u64()
+	}
+	r.Kind = RunKind(d.text())
+	r.Key = RunKey{Source: d.text(), Window: d.time(), Import: d.text()}
+	if err := d.done(); err != nil {
+		return nil, &RecordError{bucketNames[bucketRun], idKey(id), err}
+	}
+	return r, nil
+}
+
+// Run reads a run. Error: ErrNotFound.
+func (tx *Tx) Run(id uint64) (*Run, error) {
+	v := tx.get(bucketRun, idKey(id))
+	if v == nil {
+		return nil, fmt.Errorf("run %d: %w", id, ErrNotFound)
+	}
+	return decodeRun(id, v)
+}
+
+// RunByKey reads the run of a key. Error: ErrNotFound.
+func (tx *Tx) RunByKey(key RunKey) (*Run, error) {
+	text := []byte(key.String())
+	v := tx.get(bucketRunKey, text)
+	if v == nil {
+		return nil, fmt.Errorf("run %s: %w", text, ErrNotFound)
+	}
+	r, err := tx.Run(tailID(v))
+	if isNotFound(err) { // damage: as "not found" it would be made a second time
+		return nil, &RecordError{bucketNames[bucketRunKey], text, fmt.Errorf("it leads to run %d, which is missing", tailID(v))}
+	}
+	return r, err
+}
+
+// Runs calls fn with all runs of ids under before (0: all), newest first, until
+// fn returns false.
+func (tx *Tx) Runs(before uint64, fn func(*Run) bool) error {
+	c := tx.bucket(bucketRun).Cursor()
+	k, v := c.Last()
+	if before > 0 {
+		c.Seek(idKey(before))
+		k, v = c.Prev()
+	}
+	for ; k != nil; k, v = c.Prev() {
+		r, err := decodeRun(tailID(k), v)
+		if err != nil {
+			return err
+		}
+		if !fn(r) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// OpenRun finds the run of a key, or makes it.
+func (tx *Tx) OpenRun(key RunKey, kind RunKind) (*Run, error) {
+	found, err := tx.RunByKey(key)
+	if !isNotFound(err) {
+		return found, err
+	}
+	r := &Run{ID: tx.nextID(runSequence), Key: key, Kind: kind, Created: tx.Now}
+	if err := tx.insert(bucketRunKey, []byte(key.String()), idKey(r.ID)); err != nil {
+		return nil, err
+	}
+	return r, tx.insert(bucketRun, idKey(r.ID), r.encode())
+}
+
+func (tx *Tx) saveRun(r *Run) error { return tx.put(bucketRun, idKey(r.ID), r.encode()) }
+
+// runOf is the run that a new job belongs to; 0: none.
+func (tx *Tx) runOf(n NewJob) (uint64, error) {
+	if n.Run != 0 || n.Window.IsZero() {
+		return n.Run, nil
+	}
+	r, err := tx.OpenRun(RunKey{Source: n.Key.Source, Window: n.Window}, RunSingle)
+	if err != nil {
+		return 0, err
+	}
+	return r.ID, nil
+}
+
+// countInRun adds a job to its run (n 1) or takes it out (-1).
+func (tx *Tx) countInRun(j *Job, n int) error {
+	return tx.changeRun(j, func(r *Run) {
+		r.Jobs += uint64(n)
+		r.countAs(j.State, n)
+	})
+}
+
+// moveInRun notes that a job has left a state.
+func (tx *Tx) moveInRun(j *Job, was JobState) error {
+	if was == j.State || !was.Terminal() && !j.State.Terminal() {
+		return nil
+	}
+	return tx.changeRun(j, func(r *Run) {
+		r.countAs(was, -1)
+		r.countAs(j.State, 1)
+	})
+}
+
+func (tx *Tx) changeRun(j *Job, change func(*Run)) error {
+	if j.Run == 0 {
+		return nil
+	}
+	r, err := tx.Run(j.Run)
+	if err != nil {
+		return fmt.Errorf("job %s: %w", j.Key, err)
+	}
+	change(r)
+	return tx.saveRun(r)
+}
+
+// countAs adds n jobs of a state.
+func (r *Run) countAs(state JobState, n int) {
+	switch {
+	case !state.Terminal():
+		r.Open += uint64(n)
+	case state == StateFailed:
+		r.Failed += uint64(n)
+	}
+}
