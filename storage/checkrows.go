@@ -108,6 +108,8 @@ func (c *checker) events() {
 			c.observationEvent(k, e)
 		case EventJobComplete, EventJobFailed:
 			c.jobEvent(k, e)
+		case EventRunFinished:
+			c.runEvent(k, e)
 		default:
 			c.breach(bucketEvent, k, "its type is unknown: %s", e.Type)
 		}

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"encoding/json"
 	"slices"
 )
 
@@ -54,6 +55,8 @@ func runRules(r *Run, n runCounts) []rule {
 		{r.Key.Source == "", "it has no source"},
 		{r.Key.Window.IsZero() == (r.Key.Import == ""), "it has neither a window nor an import, or both"},
 		{r.Key.Window.Nanosecond() != 0, "its window does not begin with a second"},
+		{!r.Finished.IsZero() && !r.Offered, "it is finished and its targets were never offered"},
+		{r.Offered && !r.Listing && r.Open == 0 && r.Finished.IsZero(), "nothing of it has work ahead, and it is not finished"},
 		{runCounts{r.Jobs, r.Open, r.Failed} != n, "its counts are not those of its jobs"},
 	}
 }
@@ -70,4 +73,24 @@ func (c *checker) runKeys(found int) {
 			c.breach(bucketRunKey, k, "it leads to no run of this key")
 		}
 	})
+}
+
+// runEvent wants an event to say what its id says, and its run to be there and
+// finished.
+func (c *checker) runEvent(k []byte, e *Event) {
+	key, err := ParseRunKey(e.Key)
+	if err != nil {
+		c.breach(bucketEvent, k, "it names %q, which is not the key of a run", e.Key)
+		return
+	}
+	r, err := c.tx.RunByKey(key)
+	if err != nil {
+		c.breach(bucketEvent, k, "its run: %v", err)
+		return
+	}
+	c.rules(bucketEvent, k,
+		rule{e.ID != eventID(e.Type, e.Key), "its id is not that of what it tells"},
+		rule{!json.Valid(e.Data), "its data is not JSON"},
+		rule{!r.Finished.Equal(e.Timestamp), "its run was finished at another time"},
+	)
 }

@@ -179,7 +179,7 @@ func (tx *Tx) rescue(j *Job, p RescuePolicy) error {
 	if err != nil || v != verbAbandon {
 		return err
 	}
-	return tx.emitJob(EventJobFailed, j, p.Sinks)
+	return tx.conclude(EventJobFailed, j, p.Sinks)
 }
 
 func endLease(j *Job) { j.Owner, j.ClaimedAt, j.LeaseUntil = "", noTime, noTime }

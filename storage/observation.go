@@ -197,12 +197,7 @@ func (o *Observation) appendJSON(b []byte) []byte {
 	b = append(b, `,"job":`...)
 	b = appendJSON(b, o.Job)
 	b = append(b, `,"window":`...)
-	if o.Window.IsZero() {
-		b = append(b, "null"...)
-	} else {
-		b = o.Window.UTC().AppendFormat(append(b, '"'), time.RFC3339)
-		b = append(b, '"')
-	}
+	b = appendWindow(b, o.Window)
 	b = append(b, `,"country":`...)
 	if o.Country == "" {
 		b = append(b, "null"...)
@@ -231,6 +226,15 @@ func (o *Observation) appendJSON(b []byte) []byte {
 		b = append(b, `,"gone":true`...)
 	}
 	return append(b, "}}"...)
+}
+
+// appendWindow appends a window's start as JSON, null for none.
+func appendWindow(b []byte, window time.Time) []byte {
+	if window.IsZero() {
+		return append(b, "null"...)
+	}
+	b = window.UTC().AppendFormat(append(b, '"'), time.RFC3339)
+	return append(b, '"')
 }
 
 // appendJSON appends text as a JSON string without HTML escaping.

@@ -15,6 +15,7 @@ const (
 	EventUpdated     = "observation.updated"
 	EventJobComplete = "job.complete"
 	EventJobFailed   = "job.failed"
+	EventRunFinished = "run.finished"
 )
 
 // Subscription is one sink's wish for a source's events.
@@ -108,6 +109,15 @@ func (tx *Tx) emitJob(event string, j *Job, sinks []Subscription) error {
 		ID:   jobEventID(event, key, j.Attempts),
 		Type: event, Key: key, Data: j.appendEvent(make([]byte, 0, 256), key),
 	})
+}
+
+// conclude tells of a job that is complete or has failed, and ends its run where
+// it was the last.
+func (tx *Tx) conclude(event string, j *Job, sinks []Subscription) error {
+	if err := tx.emitJob(event, j, sinks); err != nil {
+		return err
+	}
+	return tx.settleRun(j.Run, sinks)
 }
 
 // appendEvent appends what a job's event says of it, as a JSON object.

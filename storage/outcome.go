@@ -54,7 +54,7 @@ func (tx *Tx) CompleteJob(l Lease, c Completion) (Completed, error) {
 	}
 	tx.count(j.Key.Source, MetricDuplicates, int64(done.Rejected+c.Duplicates))
 	tx.count(j.Key.Source, MetricUnchanged, int64(done.Unchanged))
-	return done, tx.emitJob(EventJobComplete, j, c.Sinks)
+	return done, tx.conclude(EventJobComplete, j, c.Sinks)
 }
 
 // RetryJob ends an attempt that failed in a way that may be repeated: the job
@@ -109,7 +109,7 @@ func (tx *Tx) FailJob(l Lease, a Attempt, f Failure) error {
 	if err != nil {
 		return err
 	}
-	return tx.emitJob(EventJobFailed, j, f.Sinks)
+	return tx.conclude(EventJobFailed, j, f.Sinks)
 }
 
 // ReleaseJob hands a job back as it was before the claim, its attempt recorded

@@ -1,7 +1,9 @@
 package storage
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -76,6 +78,17 @@ type Run struct {
 	Jobs   uint64 // that it has now: those that retention has forgotten are left out
 	Open   uint64 // of these with work ahead
 	Failed uint64 // of these
+
+	// Its targets are offered to it as a whole, if they are: by a tick, a
+	// backfill, run --window or an import.
+	Listing bool              // that is under way: jobs may still be made of them
+	Offered bool              // that has come to its end, at least once
+	Targets uint64            // in the list that was read for it
+	Sum     [sha256.Size]byte // of that list; zero: it has not been read whole
+	List    uint64            // under which it is kept; 0: it is not, or no longer
+	Made    uint64            // chunks of it that have become jobs
+
+	Finished time.Time // when all was offered and no job had work ahead for the first time; zero: not yet
 }
 
 // Complete is how many of the run's jobs are complete.
@@ -93,6 +106,13 @@ func (r *Run) encode() []byte {
 	e.text(r.Key.Source)
 	e.time(r.Key.Window)
 	e.text(r.Key.Import)
+	e.flag(r.Listing)
+	e.flag(r.Offered)
+	for _, n := range []uint64{r.Targets, r.List, r.Made} {
+		e.u64(n)
+	}
+	e.bytes(r.Sum[:])
+	e.time(r.Finished)
 	return e.sealed()
 }
 
@@ -104,6 +124,12 @@ func decodeRun(id uint64, b []byte) (*Run, error) {
 	}
 	r.Kind = RunKind(d.text())
 	r.Key = RunKey{Source: d.text(), Window: d.time(), Import: d.text()}
+	r.Listing, r.Offered = d.flag(), d.flag()
+	for _, n := range []*uint64{&r.Targets, &r.List, &r.Made} {
+		*n = d.u64()
+	}
+	copy(r.Sum[:], d.raw())
+	r.Finished = d.time()
 	if err := d.done(); err != nil {
 		return nil, &RecordError{bucketNames[bucketRun], idKey(id), err}
 	}
@@ -168,6 +194,71 @@ func (tx *Tx) OpenRun(key RunKey, kind RunKind) (*Run, error) {
 }
 
 func (tx *Tx) saveRun(r *Run) error { return tx.put(bucketRun, idKey(r.ID), r.encode()) }
+
+// BeginListing notes that targets are offered to a run from now on: until
+// EndListing it is not over, even where no job of it has work ahead.
+func (tx *Tx) BeginListing(r *Run) error {
+	r.Listing = true
+	return tx.saveRun(r)
+}
+
+// EndListing notes that all targets were offered. sinks are those of the run's
+// source.
+func (tx *Tx) EndListing(r *Run, sinks []Subscription) error {
+	r.Listing, r.Offered = false, true
+	if err := tx.saveRun(r); err != nil {
+		return err
+	}
+	return tx.settleRun(r.ID, sinks)
+}
+
+// settleRun ends a run that was offered all its targets and whose jobs have no
+// work ahead; any other it leaves as it is. Jobs that a person sends back later do
+// not begin it anew.
+func (tx *Tx) settleRun(id uint64, sinks []Subscription) error {
+	if id == 0 {
+		return nil
+	}
+	r, err := tx.Run(id)
+	if err != nil || !r.Offered || r.Listing || r.Open > 0 || !r.Finished.IsZero() {
+		return err
+	}
+	r.Finished = tx.Now
+	if err := tx.saveRun(r); err != nil {
+		return err
+	}
+	return tx.emitRun(EventRunFinished, r, sinks)
+}
+
+func (tx *Tx) emitRun(event string, r *Run, sinks []Subscription) error {
+	if !anyWants(sinks, event) {
+		return nil
+	}
+	key := r.Key.String()
+	return tx.emit(sinks, Event{ID: eventID(event, key), Type: event, Key: key, Data: r.appendEvent(make([]byte, 0, 192), key)})
+}
+
+// appendEvent appends what a run's event says of it, as a JSON object.
+func (r *Run) appendEvent(b []byte, key string) []byte {
+	b = append(b, `{"run":`...)
+	b = appendJSON(b, key)
+	b = append(b, `,"source":`...)
+	b = appendJSON(b, r.Key.Source)
+	b = append(b, `,"window":`...)
+	b = appendWindow(b, r.Key.Window)
+	b = append(b, `,"kind":`...)
+	b = appendJSON(b, string(r.Kind))
+	for _, count := range [...]struct {
+		name string
+		n    uint64
+	}{{"jobs", r.Jobs}, {"complete", r.Complete()}, {"failed", r.Failed}} {
+		b = append(b, ',', '"')
+		b = append(b, count.name...)
+		b = append(b, '"', ':')
+		b = strconv.AppendUint(b, count.n, 10)
+	}
+	return append(b, '}')
+}
 
 // runOf is the run that a new job belongs to; 0: none.
 func (tx *Tx) runOf(n NewJob) (uint64, error) {

@@ -115,7 +115,7 @@ func (tx *Tx) CancelJob(id uint64, sinks []Subscription) (*Job, error) {
 	}); err != nil {
 		return nil, err
 	}
-	return j, tx.emitJob(EventJobFailed, j, sinks)
+	return j, tx.conclude(EventJobFailed, j, sinks)
 }
 
 // RequeueJob sends a failed job back to pending, its limits counted anew and
