@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -74,26 +75,49 @@ func TestTimeoutOfEachPhase(t *testing.T) {
 	}
 }
 
+// silentOnce is silent to one client, whose first byte it tells.
+func silentOnce(t *testing.T, asked chan<- struct{}) string {
+	return serveConn(t, func(c net.Conn) {
+		_, _ = c.Read(make([]byte, 1))
+		close(asked)
+		_, _ = io.Copy(io.Discard, c)
+	})
+}
+
 func TestContextEndsTheAttemptInAnyPhase(t *testing.T) {
-	hang := startGateway(t, answering(gateway.Fault{Kind: gateway.Hang}))
+	connecting, greeted, asked := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	hang := startGateway(t, gateway.Options{Fault: func(gateway.Request) gateway.Fault {
+		close(connecting)
+		return gateway.Fault{Kind: gateway.Hang}
+	}})
 	stall := startGateway(t, answering(gateway.Fault{Kind: gateway.Stall, After: 10}))
 	plain := serve(t, hello)
+	told := func(event <-chan struct{}) func(*Session) { return func(*Session) { <-event } }
 	for _, test := range []struct {
-		name  string
-		opts  Options
-		url   string
-		phase Phase
+		name    string
+		opts    Options
+		url     string
+		phase   Phase
+		reached func(*Session) // waits for the phase
 	}{
-		{"CONNECT", Options{Endpoint: endpointOf(t, hang.URL())}, "https://example.com/", PhaseConnect},
-		{"TLS", Options{}, strings.Replace(silent(t), "http:", "https:", 1), PhaseTLS},
-		{"headers", Options{}, silent(t), PhaseHeaders},
-		{"body", Options{Endpoint: endpointOf(t, stall.URL())}, plain.URL, PhaseBody},
+		{"CONNECT", Options{Endpoint: endpointOf(t, hang.URL())}, "https://example.com/", PhaseConnect, told(connecting)},
+		{"TLS", Options{}, strings.Replace(silentOnce(t, greeted), "http:", "https:", 1), PhaseTLS, told(greeted)},
+		{"headers", Options{}, silentOnce(t, asked), PhaseHeaders, told(asked)},
+		{"body", Options{Endpoint: endpointOf(t, stall.URL())}, plain.URL, PhaseBody, func(s *Session) {
+			for !s.Worked() { // it does once it has a header
+				runtime.Gosched()
+			}
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), soon)
-			defer cancel()
-			_, trace, err := open(t, test.opts).Do(ctx, Request{URL: test.url})
+			s := open(t, test.opts)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			go func() {
+				test.reached(s)
+				cancel(context.DeadlineExceeded) // what a deadline gives net/http as well
+			}()
+			_, trace, err := s.Do(ctx, Request{URL: test.url})
 			wantError(t, err, context.DeadlineExceeded)
 			if trace.Phase != test.phase {
 				t.Errorf("got phase %s", trace.Phase)
