@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http/httptrace"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -28,8 +30,12 @@ func blackHole(t *testing.T) string {
 		t.Fatal(err)
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port)
-	for range 8 {
-		c, err := net.DialTimeout("tcp", addr, soon)
+	for i := range 8 {
+		patience := soon
+		if i == 0 {
+			patience = 0 // a queue of length 0 takes one, however long that lasts
+		}
+		c, err := net.DialTimeout("tcp", addr, patience)
 		if err != nil {
 			return addr
 		}
@@ -49,8 +55,10 @@ func TestDialEndsWithItsAttempt(t *testing.T) {
 	target := "http://" + blackHole(t) + "/"
 	s := open(t, Options{})
 	before := goleak.IgnoreCurrent()
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{ConnectStart: func(string, string) {
+		time.AfterFunc(soon, func() { cancel(context.DeadlineExceeded) }) // as a deadline would
+	}})
 	_, trace, err := s.Do(ctx, Request{URL: target})
 	wantError(t, err, context.DeadlineExceeded)
 	if trace.Phase != PhaseDial {
