@@ -78,7 +78,7 @@ func TestBodyIsDecoded(t *testing.T) {
 		{"stacked in two headers", []string{"deflate", "zstd"}, []string{"deflate", "zstd"}},
 	}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(test.name, keeping(func(t *testing.T) {
 			body := plain
 			for _, coding := range test.codings {
 				body = encode(t, coding, body)
@@ -107,7 +107,7 @@ func TestBodyIsDecoded(t *testing.T) {
 					t.Error("the connection was not kept")
 				}
 			}
-		})
+		}))
 	}
 }
 

@@ -328,35 +328,37 @@ func TestDoLeavesNothingForTheSiteToSeeOfTheProxy(t *testing.T) {
 }
 
 func TestDoSaysWhenARequestWasRepeated(t *testing.T) {
-	// The site answers once on each connection and then, at the second
-	// request, closes it without a word: net/http asks again on a new one.
-	requests := make(chan string, 10)
-	site := serveConn(t, func(c net.Conn) {
-		r := newReader(c)
-		for i := range 2 {
-			req, err := http.ReadRequest(r)
-			if err != nil {
-				return
+	keeping(func(t *testing.T) {
+		// The site answers once on each connection and then, at the second
+		// request, closes it without a word: net/http asks again on a new one.
+		requests := make(chan string, 10)
+		site := serveConn(t, func(c net.Conn) {
+			r := newReader(c)
+			for i := range 2 {
+				req, err := http.ReadRequest(r)
+				if err != nil {
+					return
+				}
+				requests <- req.URL.Path
+				if i == 0 {
+					_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+				}
 			}
-			requests <- req.URL.Path
-			if i == 0 {
-				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		})
+		s := open(t, Options{})
+		if _, trace, err := get(t, s, site+"1"); err != nil || trace.Hops != 1 || trace.Resent != 0 {
+			t.Fatalf("first: %+v, %v", trace, err)
+		}
+		_, trace, err := get(t, s, site+"2")
+		if err != nil || trace.Hops != 2 || trace.Resent != 1 {
+			t.Fatalf("second: %+v, %v", trace, err)
+		}
+		for _, want := range []string{"/1", "/2", "/2"} {
+			if got := <-requests; got != want {
+				t.Errorf("site saw %s, want %s", got, want)
 			}
 		}
-	})
-	s := open(t, Options{})
-	if _, trace, err := get(t, s, site+"1"); err != nil || trace.Hops != 1 || trace.Resent != 0 {
-		t.Fatalf("first: %+v, %v", trace, err)
-	}
-	_, trace, err := get(t, s, site+"2")
-	if err != nil || trace.Hops != 2 || trace.Resent != 1 {
-		t.Fatalf("second: %+v, %v", trace, err)
-	}
-	for _, want := range []string{"/1", "/2", "/2"} {
-		if got := <-requests; got != want {
-			t.Errorf("site saw %s, want %s", got, want)
-		}
-	}
+	})(t)
 }
 
 func TestHTTP2IsNotSpoken(t *testing.T) {

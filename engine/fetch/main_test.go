@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -123,6 +124,13 @@ func endpointOf(t testing.TB, url string) *proxy.Endpoint {
 		t.Fatal(err)
 	}
 	return &e
+}
+
+// keeping runs a test that wants its connections kept. net/http gives one up if
+// it does not hear within 50 ms of its own clock that the request is written,
+// whose answer it has; in a bubble that clock stands while a connection is open.
+func keeping(test func(*testing.T)) func(*testing.T) {
+	return func(t *testing.T) { synctest.Test(t, test) }
 }
 
 // open makes a session that may reach loopback.

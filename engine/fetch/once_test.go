@@ -23,7 +23,7 @@ func TestOnceIsSentOnce(t *testing.T) {
 		"empty POST with an idempotency key":   {Method: "POST", Header: idempotent},
 		"DELETE with an idempotency key in it": {Method: "DELETE", Header: idempotent},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, keeping(func(t *testing.T) {
 			var mu sync.Mutex
 			seen := map[string]int{}
 			times := func(path string) int {
@@ -65,7 +65,7 @@ func TestOnceIsSentOnce(t *testing.T) {
 			if repeats := name == "GET" || len(req.Header) > 0; (times("/again") == 2) != repeats {
 				t.Errorf("without Once the site saw it %d times", times("/again"))
 			}
-		})
+		}))
 	}
 }
 

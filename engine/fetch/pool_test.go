@@ -130,24 +130,26 @@ func TestPoolAfterClose(t *testing.T) {
 }
 
 func TestKeptSessionKeepsItsConnection(t *testing.T) {
-	site := serveTLS(t, hello)
-	g := startGateway(t, gateway.Options{Decode: func(user, pass string) (gateway.Login, bool) {
-		_, session, ok := strings.Cut(pass, "_session-")
-		return gateway.Login{Session: session}, ok
-	}})
-	p := newPool(t, PoolOptions{Proxy: sessions(t, g.URL()), TTL: time.Minute, Session: Options{RootCAs: roots(site)}})
-	for i := range 3 {
-		s := take(t, p, noon, "")
-		if s.Worked() != (i > 0) {
-			t.Errorf("attempt %d: worked before: %t", i, s.Worked())
+	keeping(func(t *testing.T) {
+		site := serveTLS(t, hello)
+		g := startGateway(t, gateway.Options{Decode: func(user, pass string) (gateway.Login, bool) {
+			_, session, ok := strings.Cut(pass, "_session-")
+			return gateway.Login{Session: session}, ok
+		}})
+		p := newPool(t, PoolOptions{Proxy: sessions(t, g.URL()), TTL: time.Minute, Session: Options{RootCAs: roots(site)}})
+		for i := range 3 {
+			s := take(t, p, noon, "")
+			if s.Worked() != (i > 0) {
+				t.Errorf("attempt %d: worked before: %t", i, s.Worked())
+			}
+			page, trace, err := get(t, s, site.URL)
+			if err != nil || page.Status != http.StatusOK || trace.Reused != (i > 0) {
+				t.Fatalf("attempt %d: %+v, %v", i, trace, err)
+			}
+			p.Put(s, true)
 		}
-		page, trace, err := get(t, s, site.URL)
-		if err != nil || page.Status != http.StatusOK || trace.Reused != (i > 0) {
-			t.Fatalf("attempt %d: %+v, %v", i, trace, err)
+		if seen := g.Stats(); seen.Tunnels != 1 {
+			t.Errorf("%d tunnels", seen.Tunnels)
 		}
-		p.Put(s, true)
-	}
-	if seen := g.Stats(); seen.Tunnels != 1 {
-		t.Errorf("%d tunnels", seen.Tunnels)
-	}
+	})(t)
 }

@@ -70,7 +70,7 @@ func TestEveryKindOfProxy(t *testing.T) {
 	}
 	for kind, gatewayURL := range proxies {
 		for _, site := range []*httptest.Server{plain, secure} {
-			t.Run(kind+" to "+site.URL[:5], func(t *testing.T) {
+			t.Run(kind+" to "+site.URL[:5], keeping(func(t *testing.T) {
 				before := g.Stats()
 				s := open(t, Options{Endpoint: endpointOf(t, gatewayURL), RootCAs: roots(secure)})
 				for i := range 2 {
@@ -89,7 +89,7 @@ func TestEveryKindOfProxy(t *testing.T) {
 				if after := g.Stats(); len(after.Conns) != len(before.Conns)+1 || after.Refused != before.Refused {
 					t.Errorf("gateway saw %d connections", len(after.Conns)-len(before.Conns))
 				}
-			})
+			}))
 		}
 	}
 }
@@ -121,28 +121,30 @@ func TestBytesEqualTheGatewaysCount(t *testing.T) {
 }
 
 func TestTwoSessionsAreTwoTunnels(t *testing.T) {
-	site := serveTLS(t, hello)
-	g := startGateway(t, gateway.Options{Decode: func(username, password string) (gateway.Login, bool) {
-		session, ok := strings.CutPrefix(password, testPass+"_session-")
-		return gateway.Login{Session: session}, ok && username == testUser
-	}})
-	p := newProxy(t, proxy.Spec{URL: g.URL(), PasswordTemplate: "{password}[_session-{session}]"})
-	for _, id := range []string{"aaaaaaaa", "bbbbbbbb"} {
-		e, err := p.Endpoint(proxy.Exit{Session: id})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := open(t, Options{Endpoint: &e, RootCAs: roots(site)})
-		for range 2 {
-			if _, _, err := get(t, s, site.URL); err != nil {
+	keeping(func(t *testing.T) {
+		site := serveTLS(t, hello)
+		g := startGateway(t, gateway.Options{Decode: func(username, password string) (gateway.Login, bool) {
+			session, ok := strings.CutPrefix(password, testPass+"_session-")
+			return gateway.Login{Session: session}, ok && username == testUser
+		}})
+		p := newProxy(t, proxy.Spec{URL: g.URL(), PasswordTemplate: "{password}[_session-{session}]"})
+		for _, id := range []string{"aaaaaaaa", "bbbbbbbb"} {
+			e, err := p.Endpoint(proxy.Exit{Session: id})
+			if err != nil {
 				t.Fatal(err)
 			}
+			s := open(t, Options{Endpoint: &e, RootCAs: roots(site)})
+			for range 2 {
+				if _, _, err := get(t, s, site.URL); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
-	}
-	seen := g.Stats()
-	if seen.Tunnels != 2 || len(seen.Conns) != 2 || seen.Conns[0].Session != "aaaaaaaa" || seen.Conns[1].Session != "bbbbbbbb" {
-		t.Errorf("got %d tunnels over %+v", seen.Tunnels, seen.Conns)
-	}
+		seen := g.Stats()
+		if seen.Tunnels != 2 || len(seen.Conns) != 2 || seen.Conns[0].Session != "aaaaaaaa" || seen.Conns[1].Session != "bbbbbbbb" {
+			t.Errorf("got %d tunnels over %+v", seen.Tunnels, seen.Conns)
+		}
+	})(t)
 }
 
 func TestConnectRefusalIsTyped(t *testing.T) {
@@ -516,15 +518,17 @@ func TestSessionsLeaveNothingBehind(t *testing.T) {
 }
 
 func TestPlainProxyConnectionServesManyHosts(t *testing.T) {
-	site := serve(t, hello)
-	g := startGateway(t, gateway.Options{Dial: dialTo(site)})
-	s := open(t, Options{Endpoint: endpointOf(t, g.URL())})
-	for _, host := range []string{"a.example", "b.example"} {
-		if _, _, err := get(t, s, "http://"+host+"/"); err != nil {
-			t.Fatal(err)
+	keeping(func(t *testing.T) {
+		site := serve(t, hello)
+		g := startGateway(t, gateway.Options{Dial: dialTo(site)})
+		s := open(t, Options{Endpoint: endpointOf(t, g.URL())})
+		for _, host := range []string{"a.example", "b.example"} {
+			if _, _, err := get(t, s, "http://"+host+"/"); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if seen := g.Stats(); len(seen.Conns) != 1 || seen.Requests["http://a.example/"] != 1 || seen.Requests["http://b.example/"] != 1 {
-		t.Errorf("gateway saw %+v", seen)
-	}
+		if seen := g.Stats(); len(seen.Conns) != 1 || seen.Requests["http://a.example/"] != 1 || seen.Requests["http://b.example/"] != 1 {
+			t.Errorf("gateway saw %+v", seen)
+		}
+	})(t)
 }

@@ -61,7 +61,7 @@ func TestRedirectsAreFollowed(t *testing.T) {
 		{"308 of POST", "POST", "/status/308", "POST /end body", 2},
 	}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(test.name, keeping(func(t *testing.T) {
 			req := Request{Method: test.method, URL: site.URL + test.path}
 			if test.method != "GET" {
 				req.Body = []byte("body")
@@ -79,7 +79,7 @@ func TestRedirectsAreFollowed(t *testing.T) {
 			if trace.Resent != 0 || test.hops > 2 && !trace.Reused {
 				t.Errorf("connection was not kept: %+v", trace)
 			}
-		})
+		}))
 	}
 }
 
