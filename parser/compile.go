@@ -46,6 +46,7 @@ func Compile(spec Spec) (*Rules, error) {
 			r.steps = append(r.steps, f.Step)
 		}
 	}
+	c.compileLinks(r)
 	if err := errors.Join(c.faults...); err != nil {
 		return nil, err
 	}

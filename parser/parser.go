@@ -54,6 +54,11 @@ type Record struct {
 type Output struct {
 	Records    []Record // in page order, unique by Key; empty only where Spec.Empty is "accept"
 	Duplicates int      // equal rows that were folded into one
+
+	// Links are those that each of Spec.Links has found, in its order: absolute
+	// http and https URLs without fragment, in page order, each once.
+	Links    [][]string
+	BadLinks int // that are no URL, hold a login or are longer than 8 KiB
 }
 
 // Kind says in which way a page did not fit the rules.
@@ -135,6 +140,17 @@ func (r *Rules) Parse(in Input) (Output, error) {
 	if err := p.addSteps(r.steps); err != nil {
 		return Output{}, locate(err, "", -1)
 	}
+	out, err := r.parseRecords(p)
+	if err == nil {
+		err = r.readLinks(p, &out)
+	}
+	if err != nil {
+		return Output{}, err
+	}
+	return out, nil
+}
+
+func (r *Rules) parseRecords(p *page) (Output, error) {
 	if r.rows != nil {
 		return r.parseRows(p)
 	}

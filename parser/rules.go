@@ -13,6 +13,10 @@ type Spec struct {
 	Key     string  // template over field and target variables; "": the target
 	Empty   string  // what no rows means: "fail" (default, also "") or "accept"
 	Fields  []Field // in the config's order, which is the order of the output
+
+	// Links are CSS selectors of elements whose href leads to other pages. They
+	// change no record, so the fingerprint leaves them out.
+	Links []string
 }
 
 // Rule says where a value stands. Exactly one of its selectors is set.
@@ -77,6 +81,7 @@ type Rules struct {
 	key         keyTemplate
 	fields      []field
 	steps       []string // see Steps
+	links       []selector
 }
 
 // Version is the Spec's version.
@@ -89,6 +94,9 @@ func (r *Rules) Fingerprint() string { return r.fingerprint }
 // Steps are the names of the workflow's steps that fields name, each once, in
 // the fields' order.
 func (r *Rules) Steps() []string { return slices.Clone(r.steps) }
+
+// Links is how many lists Output.Links has.
+func (r *Rules) Links() int { return len(r.links) }
 
 // SpecError is one fault in a Spec.
 type SpecError struct {
