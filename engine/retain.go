@@ -45,7 +45,7 @@ func (e *Engine) retainOnce(ctx context.Context, now time.Time) error {
 		e.opts.Log.Error("old history could not be deleted: the store grows until it can", "error", err)
 	}
 	if pruned != (storage.Pruned{}) {
-		e.opts.Log.Info("deleted old history", "attempts", pruned.Attempts, "jobs", pruned.Jobs, "events", pruned.Events, "pages", pruned.Pages, "robots", pruned.Robots)
+		e.opts.Log.Info("deleted old history", "attempts", pruned.Attempts, "jobs", pruned.Jobs, "events", pruned.Events, "pages", pruned.Pages, "robots", pruned.Robots, "keys", pruned.Keys)
 	}
 	if err := e.opts.Store.CollectPages(ctx); err != nil && ctx.Err() == nil {
 		e.opts.Log.Error("the room of old pages could not be given back", "error", err)

@@ -31,7 +31,7 @@ func (b Breach) String() string {
 // jobs with their indexes and runs both ways, attempts and observations with jobs,
 // events with observations and jobs, outbox rows with events, kept pages with
 // their hashes and with what names them, validators with the attempts they are
-// of, counters with a recount. It gives what
+// of, idempotency keys with jobs, counters with a recount. It gives what
 // does not agree, in the order in which it looked; an error means that it could
 // not look. While bbolt's pages are checked writers wait; the rest reads one
 // snapshot beside them (see View). It keeps nothing per job: memory grows with
@@ -45,7 +45,7 @@ func (s *Store) Check() ([]Breach, error) {
 	err = s.View(func(tx *Tx) error {
 		c := &checker{tx: tx, files: s.segments, counts: map[delta]int64{}, runs: map[uint64]runCounts{}, daysFrom: tx.daysFrom()}
 		for _, look := range []func(){
-			c.jobs, c.runRecords, c.indexes, c.lanes, c.observations, c.events, c.outbox, c.keptPages, c.validators,
+			c.jobs, c.runRecords, c.indexes, c.lanes, c.observations, c.events, c.outbox, c.keptPages, c.validators, c.idempotencyKeys,
 			c.sources, c.hosts, c.robots, c.meta, c.counters, // the last two judge what the others saw
 		} {
 			look()

@@ -68,6 +68,11 @@ func enqueueAll(tx *Tx, jobs ...NewJob) error {
 	return nil
 }
 
+func submit(tx *Tx, n NewJob, key string) error {
+	_, err := tx.SubmitJob(n, Idempotency{Key: key})
+	return err
+}
+
 func fillRescued(tx *Tx) error {
 	x := newJob("x")
 	x.Key = JobKey{Source: "t", Target: "x", Country: "US", Window: damagedWindow, Scope: "acme", Version: 3}
@@ -95,7 +100,9 @@ func fillOthers(tx *Tx) error {
 	long := newJob(strings.Repeat("long", 50))
 	long.Key.Source = "t"
 	return errors.Join(
-		enqueueAll(tx, newJob("a"), newJob("b"), newJob("d"), newJob("e"), later, other, long),
+		enqueueAll(tx, newJob("a"), newJob("b")),
+		submit(tx, newJob("d"), "made"),
+		enqueueAll(tx, newJob("e"), later, other, long),
 		claimAll(tx),
 	)
 }
@@ -139,7 +146,7 @@ func fillOutcomes(tx *Tx) error {
 func fillByPerson(tx *Tx) error {
 	_, err := tx.RequeueJob(jobRequeued)
 	_, err2 := tx.CancelJob(jobCanceled, damagedSinks)
-	return errors.Join(err, err2)
+	return errors.Join(err, err2, submit(tx, newJob("b"), "found"))
 }
 
 func waitKey(j *Job) []byte  { return timedKey(j.NextAt, j.ID) }
@@ -297,7 +304,7 @@ func TestCheckFinds(t *testing.T) {
 	for table, list := range map[string][]damage{
 		"jobs": jobDamage, "indexes": indexDamage, "attempts": attemptDamage, "rows": rowDamage,
 		"events": eventDamage, "names": nameDamage, "counters": counterDamage, "pages": keptDamage,
-		"validators": validatorDamage,
+		"validators": validatorDamage, "idempotency keys": idempotencyDamage,
 	} {
 		for _, d := range list {
 			t.Run(table+" "+d.name, func(t *testing.T) {

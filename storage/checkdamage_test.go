@@ -934,3 +934,77 @@ func flipByte(path string, at int) error {
 	b[at] ^= 1
 	return os.WriteFile(path, b, 0o600)
 }
+
+// The keys of damagedStore, and where they stand under their jobs.
+var (
+	keyMade, keyFound = []byte("made"), []byte("found")
+	madeUnder         = idempotencyJobKey(jobFailed, "made")
+)
+
+func changeKey(key []byte, change func(*idempotencyRecord)) func(*Tx) error {
+	return func(tx *Tx) error {
+		r, err := tx.idempotency(string(key))
+		if err != nil {
+			return err
+		}
+		change(&r)
+		return tx.put(bucketIdempotency, key, r.encode())
+	}
+}
+
+// idempotencyDamage is to idempotency keys and to what finds them by their job.
+var idempotencyDamage = []damage{
+	{"garbage", put(bucketIdempotency, keyMade, garbage), []Breach{
+		{"idem", keyMade, "it cannot be read: record has an unknown version"},
+		{"idemjob", madeUnder, "it leads to no key of this job"},
+	}},
+	{"cut short", changeRecord(bucketIdempotency, keyMade, func(v []byte) []byte { return v[:30] }), []Breach{
+		{"idem", keyMade, "it cannot be read: record is cut short"},
+		{"idemjob", madeUnder, "it leads to no key of this job"},
+	}},
+	{"short hash", changeRecord(bucketIdempotency, keyMade, func(v []byte) []byte { v[18] = 31; return v[:50] }), []Breach{
+		{"idem", keyMade, "it cannot be read: record is cut short"},
+		{"idemjob", madeUnder, "it leads to no key of this job"},
+	}},
+	{"long hash", changeRecord(bucketIdempotency, keyMade, func(v []byte) []byte { v[18] = 33; return append(v, 0) }), []Breach{
+		{"idem", keyMade, "it reads as a record that would be written differently"},
+	}},
+	{"flag of 3", changeRecord(bucketIdempotency, keyMade, withByte(17, 3)), []Breach{
+		{"idem", keyMade, "it reads as a record that would be written differently"},
+	}},
+	{"no key", copyTo(bucketIdempotency, keyMade, []byte("\n")), []Breach{
+		{"idem", []byte("\n"), "it cannot have come with a request"},
+		{"idem", []byte("\n"), "it is missing in bucket idemjob, under job 5"},
+	}},
+	{"missing", remove(bucketIdempotency, keyMade), []Breach{
+		{"idemjob", madeUnder, "it leads to no key of this job"},
+	}},
+	{"of no job", changeKey(keyMade, func(r *idempotencyRecord) { r.job = 77 }), []Breach{
+		{"idem", keyMade, "there is no job 77"},
+		{"idem", keyMade, "it is missing in bucket idemjob, under job 77"},
+		{"idemjob", madeUnder, "it leads to no key of this job"},
+	}},
+	{"of another job", changeKey(keyMade, func(r *idempotencyRecord) { r.job = jobRescued }), []Breach{
+		{"idem", keyMade, "job 2 was not made when it says"},
+		{"idem", keyMade, "it is missing in bucket idemjob, under job 2"},
+		{"idemjob", madeUnder, "it leads to no key of this job"},
+	}},
+	{"made at another time", changeKey(keyMade, func(r *idempotencyRecord) { r.at = r.at.Add(1e9) }), []Breach{
+		{"idem", keyMade, "job 5 was not made when it says"},
+	}},
+	{"older than its job", changeKey(keyFound, func(r *idempotencyRecord) { r.at = noTime }), []Breach{
+		{"idem", keyFound, "job 4 was not made when it says"},
+	}},
+	{"not under its job", remove(bucketIdempotencyJob, madeUnder), []Breach{
+		{"idem", keyMade, "it is missing in bucket idemjob, under job 5"},
+	}},
+	{"under another job", put(bucketIdempotencyJob, idempotencyJobKey(jobRunning, "made"), nil), []Breach{
+		{"idemjob", idempotencyJobKey(jobRunning, "made"), "it leads to no key of this job"},
+	}},
+	{"a value under its job", put(bucketIdempotencyJob, madeUnder, []byte{0}), []Breach{
+		{"idemjob", madeUnder, "it has a value"},
+	}},
+	{"no key under a job", put(bucketIdempotencyJob, []byte("x"), nil), []Breach{
+		{"idemjob", []byte("x"), "it leads to no key of this job"},
+	}},
+}

@@ -43,6 +43,8 @@
 //	         source 0 target | country         ETag, Last-Modified and the attempt whose page they are of
 //	run      run id u64                                 Run
 //	runkey   run key text                               run id u64
+//	idem     idempotency key                            its first request: time, SHA-256, job, whether that was made
+//	idemjob  job id u64 | idempotency key               -
 //
 // Keys longer than 128 bytes in bucket key keep their first 96 bytes and the
 // xxhash of the whole; the text stands in the job and is compared, so a
@@ -64,8 +66,11 @@
 //     transaction that names it.
 //   - A validator leads to the last attempt that completed a job of its target,
 //     and that attempt's page is kept.
-//   - Prune deletes no job without a window, none that is open or that an
-//     observation came from, and no event that a sink waits for.
+//   - Prune deletes no job without a window, none that is open, that an
+//     observation came from or that an idempotency key leads to, and no event
+//     that a sink waits for.
+//   - An idempotency key leads to a job that is there, no younger than the key,
+//     and as old where the key's first request made it.
 //   - An observation is written only by the commit that completes its job: an
 //     attempt of that job completed with its page and its version of the rules.
 //   - A job's attempts are numbered from 1 without a gap up to its generation;

@@ -41,6 +41,8 @@ var (
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrTransition: the job's state does not allow what was asked.
 	ErrTransition = errors.New("transition not allowed")
+	// ErrKeyReused: an idempotency key stands for another request.
+	ErrKeyReused = errors.New("this key was used for another request")
 	// ErrKeyCollision: two long job keys share a hash.
 	ErrKeyCollision = errors.New("job key collides with another one's hash")
 )

@@ -33,6 +33,8 @@ const (
 	bucketValidator
 	bucketRun
 	bucketRunKey
+	bucketIdempotency
+	bucketIdempotencyJob
 	bucketCount
 )
 
@@ -40,6 +42,7 @@ var bucketNames = [bucketCount]string{
 	"meta", "source", "lane", "lanename", "job", "key", "ready", "wait", "lease",
 	"attempt", "obs", "event", "outbox", "counter", "robots", "host", "page", "segment", "validator",
 	"run", "runkey",
+	"idem", "idemjob",
 }
 
 // fillPercent is how full a page is packed when it splits. Buckets whose keys

@@ -26,7 +26,7 @@ type Retention struct {
 }
 
 // Pruned counts what a Prune deleted.
-type Pruned struct{ Attempts, Jobs, Events, Pages, Robots int }
+type Pruned struct{ Attempts, Jobs, Events, Pages, Robots, Keys int }
 
 const (
 	// pruneKeys bounds what one transaction deletes, as all outcomes that come
@@ -50,6 +50,7 @@ func (s *Store) Prune(ctx context.Context, now time.Time, r Retention) (Pruned, 
 		kept  time.Duration
 		prune func(before time.Time) error
 	}{
+		{IdempotencyKept, p.keys}, // before the jobs that they hold
 		{r.Attempts, p.jobs},
 		{r.Events, p.events},
 		{r.Pages, p.pages},
@@ -203,7 +204,7 @@ func (tx *Tx) forgetJob(w wornJob, before time.Time, done *Pruned) (whole bool, 
 	if done.Attempts += n; err != nil || room-n < 2 {
 		return false, err
 	}
-	if w.key == "" {
+	if w.key == "" || tx.hasKey(j.ID) {
 		return true, nil
 	}
 	done.Jobs++
