@@ -14,10 +14,11 @@ var arrows = map[string][]string{
 	"semel/engine/cli":          {"engine/api", "engine/demo", "engine", "engine/config", "engine/intake", "engine/fetch", "engine/proxy", "storage", "parser", "failpoint"},
 	"semel/engine/api":          {"engine", "engine/config", "engine/intake", "engine/fetch", "engine/proxy", "storage", "parser", "failpoint"},
 	"semel/engine/demo":         {"engine", "engine/config", "engine/intake", "engine/gateway", "storage", "parser"},
-	"semel/engine":              {"engine/intake", "engine/fetch", "engine/proxy", "storage", "parser"},
+	"semel/engine":              {"engine/cron", "engine/intake", "engine/fetch", "engine/proxy", "storage", "parser"},
 	"semel/engine/simulation":   {}, // only tests, which may import all
-	"semel/engine/config":       {"engine/intake", "engine/fetch", "engine/proxy", "storage", "parser"},
-	"semel/engine/intake":       {"storage", "parser"},
+	"semel/engine/config":       {"engine/cron", "engine/intake", "engine/fetch", "engine/proxy", "storage", "parser"},
+	"semel/engine/intake":       {"engine/cron", "storage", "parser"},
+	"semel/engine/cron":         {},
 	"semel/engine/fetch":        {"engine/proxy"},
 	"semel/engine/proxy":        {"storage"},
 	"semel/engine/gateway":      {},
@@ -33,6 +34,7 @@ var owners = map[string]string{
 	"github.com/gocolly/colly":    "semel/engine/fetch",
 	"github.com/BurntSushi/toml":  "semel/engine/config",
 	"github.com/spf13/cobra":      "semel/engine/cli",
+	"github.com/robfig/cron":      "semel/engine/cron",
 	"github.com/itchyny/gojq":     "semel/parser",
 	"github.com/shopspring/decim": "semel/parser",
 }
