@@ -21,7 +21,7 @@ type Breach struct {
 func (b Breach) String() string {
 	format := "bucket %s, key %q: %s"
 	switch bucket(slices.Index(bucketNames[:], b.Bucket)) {
-	case bucketLaneName, bucketJob, bucketReady, bucketWait, bucketLease, bucketAttempt, bucketEvent, bucketPage, bucketSegment, bucketRun:
+	case bucketLaneName, bucketJob, bucketReady, bucketWait, bucketLease, bucketAttempt, bucketEvent, bucketPage, bucketSegment, bucketRun, bucketList:
 		format = "bucket %s, key %x: %s"
 	}
 	return fmt.Sprintf(format, b.Bucket, b.Key, b.What)
@@ -45,7 +45,8 @@ func (s *Store) Check() ([]Breach, error) {
 	err = s.View(func(tx *Tx) error {
 		c := &checker{tx: tx, files: s.segments, counts: map[delta]int64{}, runs: map[uint64]runCounts{}, daysFrom: tx.daysFrom()}
 		for _, look := range []func(){
-			c.jobs, c.runRecords, c.indexes, c.lanes, c.observations, c.events, c.outbox, c.keptPages, c.validators, c.idempotencyKeys,
+			c.jobs, c.runRecords, c.lists, c.schedules, c.indexes, c.lanes, c.observations, c.events, c.outbox, c.keptPages, c.validators,
+			c.idempotencyKeys,
 			c.sources, c.hosts, c.robots, c.meta, c.counters, // the last two judge what the others saw
 		} {
 			look()

@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ var damagedPage = KeepPage([]byte("<p>not what the rules want</p>"))
 func damagedStore(t *testing.T) *Store {
 	t.Helper()
 	s := openTest(t, Options{NoSync: true})
-	for _, fill := range []func(*Tx) error{fillRescued, fillOthers, fillOutcomes, fillByPerson} {
+	for _, fill := range []func(*Tx) error{fillRescued, fillOthers, fillOutcomes, fillByPerson, fillListed} {
 		if err := s.Update(context.Background(), fill); err != nil {
 			t.Fatal(err)
 		}
@@ -148,6 +149,33 @@ func fillByPerson(tx *Tx) error {
 	_, err2 := tx.CancelJob(jobCanceled, damagedSinks)
 	return errors.Join(err, err2, submit(tx, newJob("b"), "found"))
 }
+
+// fillListed keeps a list of two targets that one of two runs is yet to get.
+func fillListed(tx *Tx) error {
+	err := tx.PutSchedule(&Schedule{Source: "s", Spec: "@hourly", Zone: "UTC", Since: tx.Now})
+	l, err2 := tx.OpenList("s", RunTick)
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
+	for _, window := range listedWindows {
+		if _, err := tx.OfferWindow(l, window); err != nil {
+			return err
+		}
+	}
+	chunk := PackTargets(listedTargets)
+	err = errors.Join(tx.AddChunk(l, chunk), tx.EndList(l, 2, sha256.Sum256(chunk.Plain())))
+	r, err2 := tx.NextRun(l)
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
+	_, err = tx.ChunkMade(l, r, nil)
+	return err
+}
+
+var (
+	listedWindows = []time.Time{damagedWindow.Add(time.Hour), damagedWindow.Add(2 * time.Hour)}
+	listedTargets = []ListTarget{{Vars: []Var{{"id", "1"}}, Line: 2}, {Vars: []Var{{"id", "2"}}, Line: 3}}
+)
 
 func waitKey(j *Job) []byte  { return timedKey(j.NextAt, j.ID) }
 func endKey(j *Job) []byte   { return timedKey(j.LeaseUntil, j.ID) }
@@ -253,6 +281,28 @@ func changeEvent(seq uint64, change func(*Event)) func(*Tx) error {
 	}
 }
 
+func changeRun(id uint64, change func(*Run)) func(*Tx) error {
+	return func(tx *Tx) error {
+		r, err := tx.Run(id)
+		if err != nil {
+			return err
+		}
+		change(r)
+		return tx.saveRun(r)
+	}
+}
+
+func changeList(id uint64, change func(*List)) func(*Tx) error {
+	return func(tx *Tx) error {
+		l, err := decodeList(id, tx.get(bucketList, idKey(id)))
+		if err != nil {
+			return err
+		}
+		change(l)
+		return tx.saveList(l)
+	}
+}
+
 func addTo(source, metric string, n int64) func(*Tx) error {
 	return func(tx *Tx) error {
 		tx.count(source, metric, n)
@@ -304,7 +354,9 @@ func TestCheckFinds(t *testing.T) {
 	for table, list := range map[string][]damage{
 		"jobs": jobDamage, "indexes": indexDamage, "attempts": attemptDamage, "rows": rowDamage,
 		"events": eventDamage, "names": nameDamage, "counters": counterDamage, "pages": keptDamage,
-		"validators": validatorDamage, "idempotency keys": idempotencyDamage,
+		"validators":       validatorDamage,
+		"idempotency keys": idempotencyDamage,
+		"lists":            listDamage,
 	} {
 		for _, d := range list {
 			t.Run(table+" "+d.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -914,6 +915,86 @@ var validatorDamage = []damage{
 }
 
 var damagedValidator = validatorKey(JobKey{Source: "s", Target: "a"}, "")
+
+// listDamage is to schedules and to kept lists.
+var listDamage = []damage{
+	{"schedule of garbage", put(bucketSchedule, []byte("s"), garbage), []Breach{
+		{"schedule", []byte("s"), "it cannot be read: record has an unknown version"},
+	}},
+	{"schedule without a beginning", put(bucketSchedule, []byte("s"), (&Schedule{Spec: "@daily"}).encode()), []Breach{
+		{"schedule", []byte("s"), "it has no beginning"},
+	}},
+	{"schedule of an unknown source", copyTo(bucketSchedule, []byte("s"), []byte("u")), []Breach{
+		{"schedule", []byte("u"), "it is of a source that is unknown"},
+	}},
+	{"garbage", put(bucketList, idKey(1), garbage), []Breach{
+		{"list", idKey(1), "it cannot be read: record has an unknown version"},
+		{"list", chunkKey(1, 0), "it is of a list that is missing or cannot be read"},
+		{"list", listRunKey(1, listedWindows[1]), "it is of a list that is missing or cannot be read"},
+	}},
+	{"missing", remove(bucketList, idKey(1)), []Breach{
+		{"list", chunkKey(1, 0), "it is of a list that is missing or cannot be read"},
+		{"list", listRunKey(1, listedWindows[1]), "it is of a list that is missing or cannot be read"},
+	}},
+	{"key is no id", put(bucketList, []byte("x"), garbage), []Breach{
+		{"list", []byte("x"), "its key does not begin with a number from 1"},
+	}},
+	{"entry of no kind", put(bucketList, append(idKey(1), 'x'), nil), []Breach{
+		{"list", append(idKey(1), 'x'), "its key is neither that of a chunk nor that of a run"},
+	}},
+	{"of an unknown kind", changeList(1, func(l *List) { l.Kind, l.Source = "odd", "" }), []Breach{
+		{"list", idKey(1), "it is of no source"},
+		{"list", idKey(1), "its kind is unknown: odd"},
+		{"list", listRunKey(1, listedWindows[1]), "run 4 is of another source or window"},
+	}},
+	{"not whole", changeList(1, func(l *List) { l.Whole = false }), []Breach{
+		{"list", idKey(1), "it is not whole, and says what is in it"},
+	}},
+	{"of more targets", changeList(1, func(l *List) { l.Targets++ }), []Breach{
+		{"list", idKey(1), "its targets are not those that were read"},
+	}},
+	{"of other targets", put(bucketList, chunkKey(1, 0), PackTargets([]ListTarget{{}, {}}).encode()), []Breach{
+		{"list", idKey(1), "its targets are not those that were read"},
+	}},
+	{"chunk of garbage", put(bucketList, chunkKey(1, 0), garbage), []Breach{
+		{"list", chunkKey(1, 0), "it cannot be read: record has an unknown version"},
+		{"list", idKey(1), "its targets are not those that were read"},
+	}},
+	{"chunk of half a target", put(bucketList, chunkKey(1, 0), ListChunk{frame: halfTarget}.encode()), []Breach{
+		{"list", chunkKey(1, 0), "it cannot be read: record is cut short"},
+		{"list", idKey(1), "its targets are not those that were read"},
+	}},
+	{"chunk missing", remove(bucketList, chunkKey(1, 0)), []Breach{
+		{"list", idKey(1), "it does not have the chunks that it counts"},
+		{"list", idKey(1), "its targets are not those that were read"},
+	}},
+	{"chunk at another place", func(tx *Tx) error {
+		return errors.Join(copyTo(bucketList, chunkKey(1, 0), chunkKey(1, 1))(tx), tx.remove(bucketList, chunkKey(1, 0)))
+	}, []Breach{
+		{"list", chunkKey(1, 1), "the chunk before it is missing"},
+		{"list", idKey(1), "it does not have the chunks that it counts"},
+	}},
+	{"offered to no run", put(bucketList, listRunKey(1, listedWindows[1]), idKey(99)), []Breach{
+		{"list", listRunKey(1, listedWindows[1]), "it leads to no run"},
+	}},
+	{"offered to a run that has it", put(bucketList, listRunKey(1, listedWindows[0]), idKey(listedRun-1)), []Breach{
+		{"list", listRunKey(1, listedWindows[0]), "run 3 does not want this list"},
+	}},
+	{"made more than there is", changeRun(listedRun, func(r *Run) { r.Made = 2 }), []Breach{
+		{"list", listRunKey(1, listedWindows[1]), "run 4 has made 2 of its 1 chunks"},
+	}},
+	{"run wants another list", changeRun(listedRun-1, func(r *Run) { r.List, r.Listing = 1, true }), []Breach{
+		{"run", idKey(listedRun - 1), "it wants list 1, which does not know of it"},
+	}},
+	{"sequence", put(bucketMeta, []byte("list"), idKey(0)), []Breach{
+		{"meta", []byte("list"), "it says 0, and 1 is in use"},
+	}},
+}
+
+// listedRun is the run that is yet to get its list.
+const listedRun = 4
+
+var halfTarget = func() []byte { enc, _ := codec(); return enc.EncodeAll([]byte{1, 1, 1}, nil) }()
 
 // toSegment damages the file of the store's segment.
 func toSegment(do func(path string) error) func(*Tx) error {

@@ -28,6 +28,9 @@ var undetectable = []struct {
 		return e.after == nil || readsAsRobots(e.after)
 	}},
 	{bucketValidator, "without one the page is fetched whole", func(e edit) bool { return e.after == nil }},
+	{bucketSchedule, "one that is missing is seen for the first time again, and offers a window that its run knows", func(e edit) bool {
+		return e.after == nil
+	}},
 	{bucketHost, "a gate is a time and nothing else; without one the host is asked, and answers", func(e edit) bool {
 		return e.after == nil || len(e.after) == 8
 	}},

@@ -19,7 +19,7 @@
 //
 //	meta     name                                       value
 //	  ├ schema                                          u32, see migrate.go
-//	  ├ job, event, lane, run                           u64, last id handed out
+//	  ├ job, event, lane, run, list                     u64, last id handed out
 //	  ├ days                                            first day whose daily counts are kept, such as "2026-04-23"
 //	source   source name                                identity and rules as last accepted (JSON)
 //	lane     host 0 source, 0 country if there is one   lane id u32
@@ -45,6 +45,10 @@
 //	runkey   run key text                               run id u64
 //	idem     idempotency key                            its first request: time, SHA-256, job, whether that was made
 //	idemjob  job id u64 | idempotency key               -
+//	schedule source name                                Schedule: text, zone, since when, last tick
+//	list     list id u64                                List of targets, kept while it is read and made
+//	  ├ list id u64 | 'c' | chunk u32                   some of its targets, compressed
+//	  ├ list id u64 | 'r' | window u64                  run id u64, of a run that it is yet to be offered to
 //
 // Keys longer than 128 bytes in bucket key keep their first 96 bytes and the
 // xxhash of the whole; the text stands in the job and is compared, so a
@@ -62,6 +66,8 @@
 //     there is the only list of transitions.
 //   - A job with a window belongs to the run of its source and window, unless
 //     an older schema made it; a run counts its jobs as they are.
+//   - A run that is offered a list leads to it and is led to by it, a list that
+//     was read whole is just what was read, and no job is made of any other.
 //   - A page that an attempt names is durable in its segment before the
 //     transaction that names it.
 //   - A validator leads to the last attempt that completed a job of its target,

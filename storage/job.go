@@ -246,6 +246,10 @@ func (tx *Tx) Jobs(after uint64, limit int, fn func(*Job) bool) (last uint64, er
 	return 0, nil
 }
 
+// PriorityBackfill is below that of every source: past windows wait for present
+// ones. A job that is there keeps its priority when it is offered with this one.
+const PriorityBackfill = -128
+
 // Enqueued says what became of one NewJob.
 type Enqueued struct {
 	ID        uint64
@@ -331,7 +335,15 @@ func stale(j *Job, host string, n NewJob) bool {
 	if j.State == StateRunning || j.State == StateComplete {
 		return false
 	}
-	return j.URL != n.URL || j.Priority != n.Priority || j.Country != n.Country || host != n.Host || !slices.Equal(j.Vars, n.Vars)
+	return j.URL != n.URL || j.Priority != n.priority(j) || j.Country != n.Country || host != n.Host || !slices.Equal(j.Vars, n.Vars)
+}
+
+// priority is what a job that is there has once it was offered with n.
+func (n *NewJob) priority(j *Job) int8 {
+	if n.Priority == PriorityBackfill {
+		return j.Priority
+	}
+	return n.Priority
 }
 
 func (tx *Tx) refresh(j *Job, n NewJob) (bool, error) {
@@ -346,7 +358,7 @@ func (tx *Tx) refresh(j *Job, n NewJob) (bool, error) {
 	if err := tx.unindex(j); err != nil {
 		return false, err
 	}
-	j.URL, j.Vars, j.Priority, j.Country, j.Lane, j.Updated = n.URL, n.Vars, n.Priority, n.Country, lane, tx.Now
+	j.URL, j.Vars, j.Priority, j.Country, j.Lane, j.Updated = n.URL, n.Vars, n.priority(j), n.Country, lane, tx.Now
 	if err := tx.index(j); err != nil {
 		return false, err
 	}

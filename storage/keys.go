@@ -35,6 +35,8 @@ const (
 	bucketRunKey
 	bucketIdempotency
 	bucketIdempotencyJob
+	bucketSchedule
+	bucketList
 	bucketCount
 )
 
@@ -43,6 +45,7 @@ var bucketNames = [bucketCount]string{
 	"attempt", "obs", "event", "outbox", "counter", "robots", "host", "page", "segment", "validator",
 	"run", "runkey",
 	"idem", "idemjob",
+	"schedule", "list",
 }
 
 // fillPercent is how full a page is packed when it splits. Buckets whose keys
@@ -50,7 +53,7 @@ var bucketNames = [bucketCount]string{
 // §2.3 of the design notes; 0.9 against 0.5 saves 39 % of the file).
 func (b bucket) fillPercent() float64 {
 	switch b {
-	case bucketJob, bucketWait, bucketLease, bucketReady, bucketAttempt, bucketEvent, bucketOutbox, bucketKey, bucketObservation, bucketRun:
+	case bucketJob, bucketWait, bucketLease, bucketReady, bucketAttempt, bucketEvent, bucketOutbox, bucketKey, bucketObservation, bucketRun, bucketList:
 		return 0.9
 	default:
 		return 0.5

@@ -15,9 +15,9 @@ var schemaKey = []byte("schema")
 // migrations bring a store from version i to i+1, all inside one transaction.
 var migrations = [schema]func(*bolt.Tx) error{
 	0: createBuckets(bucketNames[:bucketPage]...),
-	1: createBuckets(bucketNames[bucketPage], bucketNames[bucketSegment]),                                                                  // an attempt of schema 1 reads as one without a page
-	2: createBuckets(bucketNames[bucketValidator]),                                                                                         // a job or attempt of schema 2 reads as one without steps
-	3: createBuckets(bucketNames[bucketRun], bucketNames[bucketRunKey], bucketNames[bucketIdempotency], bucketNames[bucketIdempotencyJob]), // a job of schema 3 reads as one of no run
+	1: createBuckets(bucketNames[bucketPage], bucketNames[bucketSegment]), // an attempt of schema 1 reads as one without a page
+	2: createBuckets(bucketNames[bucketValidator]),                        // a job or attempt of schema 2 reads as one without steps
+	3: createBuckets(bucketNames[bucketRun:]...),                          // a job of schema 3 reads as one of no run
 }
 
 func createBuckets(names ...string) func(*bolt.Tx) error {

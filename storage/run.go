@@ -202,10 +202,10 @@ func (tx *Tx) BeginListing(r *Run) error {
 	return tx.saveRun(r)
 }
 
-// EndListing notes that all targets were offered. sinks are those of the run's
-// source.
+// EndListing notes that all targets were offered, unless a list is still being
+// offered besides. sinks are those of the run's source.
 func (tx *Tx) EndListing(r *Run, sinks []Subscription) error {
-	r.Listing, r.Offered = false, true
+	r.Listing, r.Offered = r.List != 0, true
 	if err := tx.saveRun(r); err != nil {
 		return err
 	}

@@ -172,10 +172,11 @@ const (
 	eventSequence
 	laneSequence
 	runSequence
+	listSequence
 	sequenceCount
 )
 
-var sequenceNames = [sequenceCount]string{"job", "event", "lane", "run"}
+var sequenceNames = [sequenceCount]string{"job", "event", "lane", "run", "list"}
 
 // nextID counts a sequence up. What a group handed out is written when the
 // group commits; a step that is undone gives its numbers back.
