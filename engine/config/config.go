@@ -108,6 +108,7 @@ type Source struct {
 	Headers []Header      // of every request, in the file's order
 	Timeout time.Duration // one attempt, all in; may be longer than the lease
 	Gone    string        // GoneFail or GoneRecord
+	CatchUp string        // CatchUpNone, CatchUpLatest or CatchUpAll
 	Write   string        // WriteInsert or WriteUpsert
 	Limits  Limits
 	Retry   map[storage.Category]RetryPolicy // only what the file states

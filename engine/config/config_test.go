@@ -89,6 +89,9 @@ gone = "record"
 blocked = { status = [406, 200], text = ["a.B?"], css = "#x" }
 priority = -5
 write = "insert"
+schedule = "0 15 * * 1-5"
+timezone = "Europe/Berlin"
+catch_up = "all"
 limits = { attempts = 2, time = "30d", bytes = "2kB", rescues = 7 }
 retry.throttled = { attempts = 4, base = "1s", max = "2s" }
 parser.version = 9
@@ -105,12 +108,12 @@ parser.version = 9
 	s := c.Source("a")
 	got := []any{
 		s.URL.String(), s.Key.String(), s.Country.String(), s.Scope.String(), s.Identity, s.ParserVersion, s.Targets,
-		slices.Equal(s.Proxies, []*Proxy{&c.Proxies[0]}), s.Proxies[0].Session, s.Timeout, s.Gone, s.Priority, s.Write, s.Limits, s.Retry, s.Rules.Version(),
+		slices.Equal(s.Proxies, []*Proxy{&c.Proxies[0]}), s.Proxies[0].Session, s.Timeout, s.Gone, s.Priority, s.Write, s.Schedule.String(), s.Schedule.Zone(), s.CatchUp, s.Limits, s.Retry, s.Rules.Version(),
 	}
 	want := []any{
 		"https://example.com/{sku}", "{sku}", "us", "s", intake.Identity{Scope: true, Parser: true}, 9,
 		intake.Spec{Kind: intake.CSV, Path: filepath.Join(dir, "skus.csv")},
-		true, 10 * time.Minute, 5 * time.Minute, GoneRecord, -5, WriteInsert,
+		true, 10 * time.Minute, 5 * time.Minute, GoneRecord, int8(-5), WriteInsert, "0 15 * * 1-5", "Europe/Berlin", CatchUpAll,
 		Limits{Attempts: 2, Time: 30 * day, Bytes: 2000, Rescues: 7},
 		map[storage.Category]RetryPolicy{storage.CategoryThrottled: {Attempts: 4, Base: time.Second, Max: 2 * time.Second}}, 9,
 	}

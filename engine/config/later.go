@@ -1,20 +1,9 @@
 package config
 
-import (
-	"net"
-	"time"
-)
+import "net"
 
 // This file reads the settings that nothing acts on yet. They are as strict as
 // the others, and then refused, unless they say "off".
-
-// laterWord reads one of some words, of which the first is off.
-func (t *table) laterWord(name string, words ...string) {
-	var text string
-	if t.oneOf(name, &text, words...) && text != words[0] {
-		t.l.notYet(t.get(name))
-	}
-}
 
 // laterText reads a text that valid accepts, or "" for off.
 func (t *table) laterText(name, want string, valid func(string) bool) {
@@ -50,9 +39,6 @@ func (t *table) laterSecret(name string) {
 	}
 	t.l.notYet(n)
 }
-
-// anyText accepts every text.
-func anyText(string) bool { return true }
 
 func (l *loader) server(t *table) {
 	t.laterText("listen", `an address such as "127.0.0.1:7467"`, func(text string) bool {
@@ -92,27 +78,11 @@ func (l *loader) sinks(t *table) {
 
 // sourceLater reads what a source will have.
 func (t *table) sourceLater() {
-	t.laterText("schedule", "a schedule", anyText)
-	t.laterZone("timezone")
-	t.laterWord("catch_up", "latest", "none", "all")
 	t.laterTexts("sinks")
 	for _, follow := range t.each("follow", "follow") {
 		t.l.notYet(follow.node)
 		follow.follow()
 	}
-}
-
-// laterZone reads a time zone; UTC is off.
-func (t *table) laterZone(name string) {
-	var zone string
-	if !t.text(name, &zone) || zone == "" || zone == "UTC" {
-		return
-	}
-	if _, err := time.LoadLocation(zone); err != nil {
-		t.l.wrong(t.get(name), `must be an IANA time zone such as "Europe/Berlin"`)
-		return
-	}
-	t.l.notYet(t.get(name))
 }
 
 // follow reads which links become jobs.

@@ -33,6 +33,7 @@ func defaultSource() Source {
 	return Source{
 		Timeout: time.Minute,
 		Gone:    GoneFail,
+		CatchUp: CatchUpLatest,
 		Write:   WriteUpsert,
 		Limits:  Limits{Attempts: 6, Time: 6 * time.Hour, Bytes: 5_000_000, Rescues: 100},
 	}

@@ -35,6 +35,7 @@ func (l *loader) source(t *table, c *Config) Source {
 	t.duration("timeout", &s.Timeout, 1)
 	t.oneOf("gone", &s.Gone, GoneFail, GoneRecord)
 	t.priority(&s.Priority)
+	t.schedule(&s)
 	t.write(&s.Write)
 	l.limits(t.sub("limits", "limits"), &s.Limits)
 	l.retries(t.sub("retry", "retries"), &s)

@@ -19,6 +19,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"semel/engine/cron"
 	"semel/parser"
 	"semel/storage"
 )
@@ -38,8 +39,9 @@ type Source struct {
 	Country       Template // expands to an ISO-2 code, or to ""
 	Scope         Template
 	Identity      Identity
-	ParserVersion int  // at least 1
-	Priority      int8 // of its jobs; higher first
+	ParserVersion int            // at least 1
+	Priority      int8           // of its jobs; higher first
+	Schedule      *cron.Schedule // when its windows begin; nil: it has none
 }
 
 // Identity says which parts count in a job's key; the target always does.
@@ -292,10 +294,18 @@ func (s *Source) KeyParts(j Job) []KeyPart {
 		{"source", s.Name, "[source." + s.Name + "]", true},
 		{"target", j.Key.Target, key, true},
 		{"country", j.Country, s.setting("country", s.Country), s.Identity.Country},
-		{"window", window, "none: the source has no schedule", s.Identity.Window},
+		{"window", window, s.scheduleSetting(), s.Identity.Window},
 		{"scope", j.Scope, s.setting("scope", s.Scope), s.Identity.Scope},
 		{"parser", "v" + strconv.Itoa(s.ParserVersion), fmt.Sprintf("parser.version = %d", s.ParserVersion), s.Identity.Parser},
 	}
+}
+
+// scheduleSetting shows what windows come from.
+func (s *Source) scheduleSetting() string {
+	if s.Schedule == nil {
+		return "none: the source has no schedule"
+	}
+	return fmt.Sprintf("schedule = %q, timezone = %q", s.Schedule, s.Schedule.Zone())
 }
 
 // setting shows a setting as the config has it.

@@ -1,0 +1,110 @@
+package intake
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"semel/engine/cron"
+)
+
+// WindowArg names windows as --window does: an instant, a day of UTC, or a range
+// of time. Which windows those are says the source's schedule.
+type WindowArg struct {
+	text     string
+	kind     windowKind
+	from, to time.Time // [from, to); of an instant: the second that begins with it
+}
+
+type windowKind int
+
+const (
+	instantWindow windowKind = iota
+	dayWindow
+	rangeWindow
+)
+
+// errWindow says what a window may be.
+var errWindow = errors.New(`must be an instant such as 2026-04-23T15:00:00Z, a date such as 2026-04-23, or A..B of these`)
+
+// ParseWindow reads an RFC 3339 instant, cut to whole seconds, a date, or "A..B",
+// where each side is one of them and a date stands for its beginning in UTC.
+func ParseWindow(text string) (WindowArg, error) {
+	w := WindowArg{text: text}
+	var day bool
+	var err error
+	if from, to, isRange := strings.Cut(text, ".."); isRange {
+		w.kind = rangeWindow
+		w.from, _, err = parseTime(from)
+		if err == nil {
+			w.to, _, err = parseTime(to)
+		}
+		if err == nil && !w.from.Before(w.to) {
+			err = errors.New("the end must be later than the beginning")
+		}
+	} else if w.from, day, err = parseTime(text); day {
+		w.kind, w.to = dayWindow, w.from.AddDate(0, 0, 1)
+	} else {
+		w.to = w.from.Add(time.Second)
+	}
+	if err != nil {
+		return WindowArg{}, fmt.Errorf("window %q: %w", text, err)
+	}
+	return w, nil
+}
+
+// ParseTime reads an RFC 3339 instant, cut to whole seconds, or a date, which
+// stands for its beginning in UTC.
+func ParseTime(text string) (time.Time, error) {
+	t, _, err := parseTime(text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%q must be an instant such as 2026-04-23T15:00:00Z, or a date such as 2026-04-23", text)
+	}
+	return t, nil
+}
+
+func parseTime(text string) (t time.Time, day bool, err error) {
+	if t, err := time.Parse(time.DateOnly, text); err == nil {
+		return t, true, nil
+	}
+	if t, err = time.Parse(time.RFC3339, text); err != nil {
+		return time.Time{}, false, errWindow
+	}
+	return t.UTC().Truncate(time.Second), false, nil
+}
+
+// String is the text that ParseWindow read.
+func (w WindowArg) String() string { return w.text }
+
+// IsZero reports whether it names nothing.
+func (w WindowArg) IsZero() bool { return w.from.IsZero() && w.to.IsZero() }
+
+// Starts are the starts of the windows to collect for, the earliest first. With
+// a schedule they are its ticks: for an instant the one whose window it is in,
+// for a day and a range all within. There may be none. Without a schedule (nil)
+// it is one: the instant, or the beginning of the day or range.
+func (w WindowArg) Starts(s *cron.Schedule) []time.Time {
+	switch {
+	case s == nil:
+		return []time.Time{w.from}
+	case w.kind != instantWindow:
+		return slices.Collect(s.Ticks(w.from, w.to))
+	}
+	if tick := s.Last(w.from); !tick.IsZero() {
+		return []time.Time{tick}
+	}
+	return nil
+}
+
+// Range is [from, to), in which the windows begin that are meant among those that
+// are there.
+func (w WindowArg) Range(s *cron.Schedule) (from, to time.Time) {
+	if s != nil && w.kind == instantWindow {
+		if tick := s.Last(w.from); !tick.IsZero() {
+			return tick, tick.Add(time.Second)
+		}
+	}
+	return w.from, w.to
+}
