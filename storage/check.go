@@ -29,6 +29,7 @@ func (b Breach) String() string {
 
 // Check compares everything with everything: pages with bbolt's own check,
 // jobs with their indexes and runs both ways, attempts and observations with jobs,
+// changes with observations both ways,
 // events with observations and jobs, outbox rows with events, kept pages with
 // their hashes and with what names them, validators with the attempts they are
 // of, idempotency keys with jobs, counters with a recount. It gives what
@@ -45,8 +46,8 @@ func (s *Store) Check() ([]Breach, error) {
 	err = s.View(func(tx *Tx) error {
 		c := &checker{tx: tx, files: s.segments, counts: map[delta]int64{}, runs: map[uint64]runCounts{}, daysFrom: tx.daysFrom()}
 		for _, look := range []func(){
-			c.jobs, c.runRecords, c.lists, c.schedules, c.indexes, c.lanes, c.observations, c.events, c.outbox, c.keptPages, c.validators,
-			c.idempotencyKeys,
+			c.jobs, c.runRecords, c.lists, c.schedules, c.indexes, c.lanes,
+			c.observations, c.changes, c.cursors, c.events, c.outbox, c.keptPages, c.validators, c.idempotencyKeys,
 			c.sources, c.hosts, c.robots, c.meta, c.counters, // the last two judge what the others saw
 		} {
 			look()
@@ -100,6 +101,7 @@ type checker struct {
 	placed   [bucketCount]int      // jobs found at their place in an index
 	largest  [sequenceCount]uint64 // ids seen
 	runs     map[uint64]runCounts  // of runs that jobs name
+	numbered int                   // observations found by the number of their change
 	found    []Breach
 }
 

@@ -147,7 +147,9 @@ func fillOutcomes(tx *Tx) error {
 func fillByPerson(tx *Tx) error {
 	_, err := tx.RequeueJob(jobRequeued)
 	_, err2 := tx.CancelJob(jobCanceled, damagedSinks)
-	return errors.Join(err, err2, submit(tx, newJob("b"), "found"))
+	err3 := submit(tx, newJob("b"), "found")
+	err4 := tx.MoveFileCursor("s", "/out.jsonl", nil, &FileCursor{After: ChangeCursor{found: true, seq: 4}, Bytes: 9, Rows: 1})
+	return errors.Join(err, err2, err3, err4)
 }
 
 // fillListed keeps a list of two targets that one of two runs is yet to get.
@@ -326,6 +328,10 @@ var (
 	rowGone = observationKey(JobKey{Source: "t", Target: "gone", Country: "US", Scope: "acme", Version: 3})
 	rowY    = observationKey(JobKey{Source: "t", Target: "y", Country: "US", Scope: "acme", Version: 3})
 	garbage = []byte{99, 1, 2}
+
+	changeA    = changeKey("s", 4)
+	changeGone = changeKey("t", 1)
+	cursorS    = counterKey("s", "/out.jsonl")
 )
 
 const (
@@ -357,6 +363,7 @@ func TestCheckFinds(t *testing.T) {
 		"validators":       validatorDamage,
 		"idempotency keys": idempotencyDamage,
 		"lists":            listDamage,
+		"changes":          changeDamage,
 	} {
 		for _, d := range list {
 			t.Run(table+" "+d.name, func(t *testing.T) {

@@ -483,10 +483,12 @@ var attemptDamage = []damage{
 var rowDamage = []damage{
 	{"garbage", put(bucketObservation, rowA, garbage), []Breach{
 		{"obs", rowA, "it cannot be read: record has an unknown version"},
+		{"change", changeA, "it leads to no observation of this number"},
 		{"counter", counterKey("s", "observations"), "it says 1, a recount gives 0"},
 	}},
 	{"a bit", changeRaw(bucketObservation, rowGone, withByte(8, 1)), []Breach{
 		{"obs", rowGone, "it cannot be read: record is not what was written: its checksum differs"},
+		{"change", changeGone, "it leads to no observation of this number"},
 		{"counter", counterKey("t", "observations"), "it says 2, a recount gives 1"},
 	}},
 	{"flag of 3", changeRecord(bucketObservation, rowGone, withByte(25, 3)), []Breach{
@@ -496,14 +498,17 @@ var rowDamage = []damage{
 		{"obs", []byte("s\x00a\x00\x01\x00\x01\x00\x00\x00\x00\x00"), "it cannot be read: record is cut short"},
 	}},
 	{"missing", remove(bucketObservation, rowA), []Breach{
+		{"change", changeA, "it leads to no observation of this number"},
 		{"event", idKey(eventA), "there is no observation s:a:-:-:-:-"},
 		{"event", idKey(eventLater), "there is no observation s:a:-:-:-:-"},
 		{"counter", counterKey("s", "observations"), "it says 1, a recount gives 0"},
 	}},
 	{"twice", copyTo(bucketObservation, rowA, observationKey(JobKey{Source: "s", Target: "b"})), []Breach{
+		{"obs", observationKey(JobKey{Source: "s", Target: "b"}), "its change 4 is missing in bucket change, or leads elsewhere"},
 		{"counter", counterKey("s", "observations"), "it says 1, a recount gives 2"},
 	}},
 	{"under another source", copyTo(bucketObservation, rowA, observationKey(JobKey{Source: "t", Target: "a"})), []Breach{
+		{"obs", observationKey(JobKey{Source: "t", Target: "a"}), "its change 4 is missing in bucket change, or leads elsewhere"},
 		{"obs", []byte("t\x00a\x00\x01\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), "it names job s:a:-:1999-12-31T00%3A00%3A00Z:-:-, of another source, country, window, scope or version"},
 		{"counter", counterKey("t", "observations"), "it says 2, a recount gives 3"},
 	}},
@@ -667,11 +672,13 @@ var eventDamage = []damage{
 		{"event", idKey(eventA), "it names job t:a:-:-:-:-, of another source, country, window, scope or version"},
 	}},
 	{"of no row", remove(bucketObservation, rowGone), []Breach{
+		{"change", changeGone, "it leads to no observation of this number"},
 		{"event", idKey(eventGone), "there is no observation t:gone:US:-:acme:v3"},
 		{"counter", counterKey("t", "observations"), "it says 2, a recount gives 1"},
 	}},
 	{"of a row that cannot be read", put(bucketObservation, rowGone, garbage), []Breach{
 		{"obs", rowGone, "it cannot be read: record has an unknown version"},
+		{"change", changeGone, "it leads to no observation of this number"},
 		{"counter", counterKey("t", "observations"), "it says 2, a recount gives 1"},
 	}},
 	{"of a job: key of nothing", changeEvent(eventFailed, func(e *Event) { e.Key = "x" }), []Breach{
@@ -995,6 +1002,62 @@ var listDamage = []damage{
 const listedRun = 4
 
 var halfTarget = func() []byte { enc, _ := codec(); return enc.EncodeAll([]byte{1, 1, 1}, nil) }()
+// changeDamage is to the changes of sources and to what follows them.
+var changeDamage = []damage{
+	{"missing", remove(bucketChange, changeA), []Breach{
+		{"obs", rowA, "its change 4 is missing in bucket change, or leads elsewhere"},
+	}},
+	{"to another row", put(bucketChange, changeGone, rowY[2:]), []Breach{
+		{"obs", rowGone, "its change 1 is missing in bucket change, or leads elsewhere"},
+		{"change", changeGone, "it leads to no observation of this number"},
+	}},
+	{"a second number", copyTo(bucketChange, changeA, changeKey("s", 1)), []Breach{
+		{"change", changeKey("s", 1), "it leads to no observation of this number"},
+	}},
+	{"of no source", put(bucketChange, []byte("x"), nil), []Breach{
+		{"change", []byte("x"), "its key is not a source and a number"},
+	}},
+	{"number to come", changeRow(rowA, func(o *Observation) { o.Seq = 9 }), []Breach{
+		{"obs", rowA, "its change 9 is missing in bucket change, or leads elsewhere"},
+		{"change", changeA, "it leads to no observation of this number"},
+		{"meta", []byte("change"), "it says 4, and 9 is in use"},
+	}},
+	{"sequence", put(bucketMeta, []byte("change"), i64(3)), []Breach{
+		{"meta", []byte("change"), "it says 3, and 4 is in use"},
+	}},
+	{"cursor: garbage", put(bucketCursor, cursorS, garbage), []Breach{
+		{"cursor", cursorS, "it cannot be read: record has an unknown version"},
+	}},
+	{"cursor: a bit", changeRaw(bucketCursor, cursorS, withByte(8, 1)), []Breach{
+		{"cursor", cursorS, "it cannot be read: record is not what was written: its checksum differs"},
+	}},
+	{"cursor: flag of 3", changeRecord(bucketCursor, cursorS, withByte(33, 3)), []Breach{
+		{"cursor", cursorS, "it reads as a record that would be written differently"},
+	}},
+	{"cursor: of no file", copyTo(bucketCursor, cursorS, []byte("s")), []Breach{
+		{"cursor", []byte("s"), "its key is not a source and a path"},
+	}},
+	{"cursor: ahead", changeCursor(func(f *FileCursor) { f.After.seq = 5 }), []Breach{
+		{"meta", []byte("change"), "it says 4, and 5 is in use"},
+	}},
+	{"cursor: rows of no bytes", changeCursor(func(f *FileCursor) { f.Bytes = 0 }), []Breach{
+		{"cursor", cursorS, "it says 1 rows in 0 bytes"},
+	}},
+	{"cursor: windows turned round", changeCursor(func(f *FileCursor) { f.FirstWindow, f.LastWindow = damagedDue, damagedWindow }), []Breach{
+		{"cursor", cursorS, "its last window is before its first"},
+	}},
+}
+
+func changeCursor(change func(*FileCursor)) func(*Tx) error {
+	return func(tx *Tx) error {
+		f, err := decodeFileCursor(cursorS, tx.get(bucketCursor, cursorS))
+		if err != nil {
+			return err
+		}
+		change(f)
+		return tx.put(bucketCursor, cursorS, f.encode())
+	}
+}
 
 // toSegment damages the file of the store's segment.
 func toSegment(do func(path string) error) func(*Tx) error {
@@ -1022,7 +1085,7 @@ var (
 	madeUnder         = idempotencyJobKey(jobFailed, "made")
 )
 
-func changeKey(key []byte, change func(*idempotencyRecord)) func(*Tx) error {
+func changeIdempotency(key []byte, change func(*idempotencyRecord)) func(*Tx) error {
 	return func(tx *Tx) error {
 		r, err := tx.idempotency(string(key))
 		if err != nil {
@@ -1060,20 +1123,20 @@ var idempotencyDamage = []damage{
 	{"missing", remove(bucketIdempotency, keyMade), []Breach{
 		{"idemjob", madeUnder, "it leads to no key of this job"},
 	}},
-	{"of no job", changeKey(keyMade, func(r *idempotencyRecord) { r.job = 77 }), []Breach{
+	{"of no job", changeIdempotency(keyMade, func(r *idempotencyRecord) { r.job = 77 }), []Breach{
 		{"idem", keyMade, "there is no job 77"},
 		{"idem", keyMade, "it is missing in bucket idemjob, under job 77"},
 		{"idemjob", madeUnder, "it leads to no key of this job"},
 	}},
-	{"of another job", changeKey(keyMade, func(r *idempotencyRecord) { r.job = jobRescued }), []Breach{
+	{"of another job", changeIdempotency(keyMade, func(r *idempotencyRecord) { r.job = jobRescued }), []Breach{
 		{"idem", keyMade, "job 2 was not made when it says"},
 		{"idem", keyMade, "it is missing in bucket idemjob, under job 2"},
 		{"idemjob", madeUnder, "it leads to no key of this job"},
 	}},
-	{"made at another time", changeKey(keyMade, func(r *idempotencyRecord) { r.at = r.at.Add(1e9) }), []Breach{
+	{"made at another time", changeIdempotency(keyMade, func(r *idempotencyRecord) { r.at = r.at.Add(1e9) }), []Breach{
 		{"idem", keyMade, "job 5 was not made when it says"},
 	}},
-	{"older than its job", changeKey(keyFound, func(r *idempotencyRecord) { r.at = noTime }), []Breach{
+	{"older than its job", changeIdempotency(keyFound, func(r *idempotencyRecord) { r.at = noTime }), []Breach{
 		{"idem", keyFound, "job 4 was not made when it says"},
 	}},
 	{"not under its job", remove(bucketIdempotencyJob, madeUnder), []Breach{

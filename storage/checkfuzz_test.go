@@ -54,6 +54,10 @@ var undetectable = []struct {
 	{bucketOutbox, "a row that was acknowledged is gone as well, and which sink wants what is in the config alone", func(e edit) bool {
 		return true
 	}},
+	{bucketCursor, "what a file was is compared with the file by whoever appends to it; without a cursor it is no file of ours", func(e edit) bool {
+		_, err := decodeFileCursor(e.key, e.after)
+		return e.after == nil || err == nil
+	}},
 	{bucketJob, "what only people read, what the key leaves out, and what limits count since a person's retry", both(readJob)},
 	{bucketAttempt, "what only people read: of an attempt the store needs outcome, bytes, page and rules", both(readAttempt)},
 	{bucketObservation, "which fields had no match is the parser's word; events of later revisions may be deleted", both(readRow)},

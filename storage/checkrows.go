@@ -19,6 +19,7 @@ func (c *checker) observations() {
 		c.written(bucketObservation, k, v, o.encode())
 		c.same(bucketObservation, k, k, observationKey(o.Key))
 		c.rules(bucketObservation, k, observationRules(o)...)
+		c.numberedRow(k, o)
 		if j := c.maker(bucketObservation, k, o); j != nil {
 			c.made(k, o, j)
 		}

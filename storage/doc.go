@@ -19,7 +19,7 @@
 //
 //	meta     name                                       value
 //	  ├ schema                                          u32, see migrate.go
-//	  ├ job, event, lane, run, list                     u64, last id handed out
+//	  ├ job, event, lane, run, list, change             u64, last id handed out
 //	  ├ days                                            first day whose daily counts are kept, such as "2026-04-23"
 //	source   source name                                identity and rules as last accepted (JSON)
 //	lane     host 0 source, 0 country if there is one   lane id u32
@@ -49,6 +49,8 @@
 //	list     list id u64                                List of targets, kept while it is read and made
 //	  ├ list id u64 | 'c' | chunk u32                   some of its targets, compressed
 //	  ├ list id u64 | 'r' | window u64                  run id u64, of a run that it is yet to be offered to
+//	change   source 0 | seq u64                         key of an observation in obs, without the source
+//	cursor   source 0 | absolute path                   FileCursor
 //
 // Keys longer than 128 bytes in bucket key keep their first 96 bytes and the
 // xxhash of the whole; the text stands in the job and is compared, so a
@@ -86,6 +88,8 @@
 //   - A job that may have sent a step which must not be repeated says so (Sent)
 //     until it is complete, a person retries it, or the step is known not to have
 //     been sent. Such a job is not retryable.
+//   - An observation stands once in bucket change, under the number that its last
+//     change of content was given, unless an older schema wrote it.
 //   - An event's id follows from its content. Its observation or job is there,
 //     in the revision and with the attempts that it tells of, or later ones;
 //     the job of an event that no sink waits for may have been pruned.

@@ -37,6 +37,8 @@ const (
 	bucketIdempotencyJob
 	bucketSchedule
 	bucketList
+	bucketChange
+	bucketCursor
 	bucketCount
 )
 
@@ -46,6 +48,7 @@ var bucketNames = [bucketCount]string{
 	"run", "runkey",
 	"idem", "idemjob",
 	"schedule", "list",
+	"change", "cursor",
 }
 
 // fillPercent is how full a page is packed when it splits. Buckets whose keys
@@ -53,7 +56,7 @@ var bucketNames = [bucketCount]string{
 // §2.3 of the design notes; 0.9 against 0.5 saves 39 % of the file).
 func (b bucket) fillPercent() float64 {
 	switch b {
-	case bucketJob, bucketWait, bucketLease, bucketReady, bucketAttempt, bucketEvent, bucketOutbox, bucketKey, bucketObservation, bucketRun, bucketList:
+	case bucketJob, bucketWait, bucketLease, bucketReady, bucketAttempt, bucketEvent, bucketOutbox, bucketKey, bucketObservation, bucketRun, bucketList, bucketChange:
 		return 0.9
 	default:
 		return 0.5

@@ -17,7 +17,7 @@ var migrations = [schema]func(*bolt.Tx) error{
 	0: createBuckets(bucketNames[:bucketPage]...),
 	1: createBuckets(bucketNames[bucketPage], bucketNames[bucketSegment]), // an attempt of schema 1 reads as one without a page
 	2: createBuckets(bucketNames[bucketValidator]),                        // a job or attempt of schema 2 reads as one without steps
-	3: createBuckets(bucketNames[bucketRun:]...),                          // a job of schema 3 reads as one of no run
+	3: createBuckets(bucketNames[bucketRun:]...),                          // a job of schema 3 reads as one of no run, an observation as a change without a number
 }
 
 func createBuckets(names ...string) func(*bolt.Tx) error {

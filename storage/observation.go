@@ -41,9 +41,10 @@ type Observation struct {
 	Missing    []string
 	Gone       bool
 	Data       []byte
+	Seq        uint64 // number of the change that brought this content (see Changes); 0: an older schema wrote it
 }
 
-const observationVersion = 2 // 2 is sealed
+const observationVersion = 3 // 2 is sealed, 3 has Seq
 
 func (o *Observation) encode() []byte {
 	e := newEncoder(observationVersion, 96+len(o.Job)+len(o.URL)+len(o.Data))
@@ -57,6 +58,7 @@ func (o *Observation) encode() []byte {
 	e.text(o.URL)
 	e.texts(o.Missing)
 	e.bytes(o.Data)
+	e.u64(o.Seq)
 	return e.sealed()
 }
 
@@ -69,6 +71,9 @@ func decodeObservation(key, b []byte) (*Observation, error) {
 	o.Job, o.Country, o.URL = d.text(), d.text(), d.text()
 	o.Missing = d.texts()
 	o.Data = bytes.Clone(d.raw())
+	if d.version >= 3 {
+		o.Seq = d.u64()
+	}
 	if err := d.done(); err != nil {
 		return nil, &RecordError{bucketNames[bucketObservation], bytes.Clone(key), err}
 	}
@@ -131,11 +136,16 @@ func (tx *Tx) observe(j *Job, r NewObservation, c Completion, done *Completed) e
 		return tx.replace(bucketObservation, place, v, old.encode())
 	}
 	done.Updated++
-	o.Revision = old.Revision + 1
+	o.Revision, o.Seq = old.Revision+1, old.Seq
 	return tx.writeObservation(place, v, o, EventUpdated, c.Sinks)
 }
 
+// writeObservation writes an observation in the place of old (nil: there is
+// none), whose Seq it still has.
 func (tx *Tx) writeObservation(place, old []byte, o *Observation, event string, sinks []Subscription) error {
+	if err := tx.renumber(place, o); err != nil {
+		return err
+	}
 	if err := tx.replace(bucketObservation, place, old, o.encode()); err != nil {
 		return err
 	}

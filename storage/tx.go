@@ -173,10 +173,11 @@ const (
 	laneSequence
 	runSequence
 	listSequence
+	changeSequence
 	sequenceCount
 )
 
-var sequenceNames = [sequenceCount]string{"job", "event", "lane", "run", "list"}
+var sequenceNames = [sequenceCount]string{"job", "event", "lane", "run", "list", "change"}
 
 // nextID counts a sequence up. What a group handed out is written when the
 // group commits; a step that is undone gives its numbers back.
