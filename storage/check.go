@@ -46,7 +46,7 @@ func (s *Store) Check() ([]Breach, error) {
 	err = s.View(func(tx *Tx) error {
 		c := &checker{tx: tx, files: s.segments, counts: map[delta]int64{}, runs: map[uint64]runCounts{}, daysFrom: tx.daysFrom()}
 		for _, look := range []func(){
-			c.jobs, c.runRecords, c.lists, c.schedules, c.indexes, c.lanes,
+			c.jobs, c.runRecords, c.lists, c.schedules, c.imports, c.indexes, c.lanes,
 			c.observations, c.changes, c.cursors, c.events, c.outbox, c.keptPages, c.validators, c.idempotencyKeys,
 			c.sources, c.hosts, c.robots, c.meta, c.counters, // the last two judge what the others saw
 		} {

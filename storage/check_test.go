@@ -45,7 +45,7 @@ var damagedPage = KeepPage([]byte("<p>not what the rules want</p>"))
 func damagedStore(t *testing.T) *Store {
 	t.Helper()
 	s := openTest(t, Options{NoSync: true})
-	for _, fill := range []func(*Tx) error{fillRescued, fillOthers, fillOutcomes, fillByPerson, fillListed} {
+	for _, fill := range []func(*Tx) error{fillRescued, fillOthers, fillOutcomes, fillByPerson, fillListed, fillImports} {
 		if err := s.Update(context.Background(), fill); err != nil {
 			t.Fatal(err)
 		}
@@ -178,6 +178,27 @@ var (
 	listedWindows = []time.Time{damagedWindow.Add(time.Hour), damagedWindow.Add(2 * time.Hour)}
 	listedTargets = []ListTarget{{Vars: []Var{{"id", "1"}}, Line: 2}, {Vars: []Var{{"id", "2"}}, Line: 3}}
 )
+
+// The imports of damagedStore: one has come to its end, of the other two chunks
+// have become jobs.
+var (
+	importDone = ImportKey{Source: "s", Window: damagedWindow, Name: "done.csv"}
+	importHalf = ImportKey{Source: "t", Name: "half.csv"}
+)
+
+func fillImports(tx *Tx) error {
+	for _, key := range []ImportKey{importDone, importHalf} {
+		_, err := tx.BeginImport(Import{Key: key, Rows: 3, Bad: 1})
+		for n := range uint32(2) {
+			err = errors.Join(err, tx.PutImportChunk(key, n, ImportChunk{Rows: 1}))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := tx.EndImport(importDone, nil)
+	return err
+}
 
 func waitKey(j *Job) []byte  { return timedKey(j.NextAt, j.ID) }
 func endKey(j *Job) []byte   { return timedKey(j.LeaseUntil, j.ID) }
@@ -364,6 +385,7 @@ func TestCheckFinds(t *testing.T) {
 		"idempotency keys": idempotencyDamage,
 		"lists":            listDamage,
 		"changes":          changeDamage,
+		"imports":          importDamage,
 	} {
 		for _, d := range list {
 			t.Run(table+" "+d.name, func(t *testing.T) {

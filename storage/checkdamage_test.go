@@ -921,6 +921,64 @@ var validatorDamage = []damage{
 	}},
 }
 
+// importDamage is to imports and their chunks.
+var importDamage = []damage{
+	{"garbage", put(bucketImport, []byte(importHalf.String()), garbage), []Breach{
+		{"import", []byte(importHalf.String()), "it cannot be read: record has an unknown version"},
+		{"importchunk", importChunkKey(importHalf, 0), "no import has it"},
+		{"importchunk", importChunkKey(importHalf, 1), "no import has it"},
+	}},
+	{"missing", remove(bucketImport, []byte(importHalf.String())), []Breach{
+		{"importchunk", importChunkKey(importHalf, 0), "no import has it"},
+		{"importchunk", importChunkKey(importHalf, 1), "no import has it"},
+	}},
+	{"under another key", copyTo(bucketImport, []byte(importDone.String()), []byte("x")), []Breach{
+		{"import", []byte("x"), "it stands under another key than its own"},
+	}},
+	{"of nothing", changeImport(importDone, func(im *Import) { im.Key = ImportKey{Window: damagedWindow.Add(1000)} }), []Breach{
+		{"import", []byte(importDone.String()), "it stands under another key than its own"},
+		{"import", []byte(importDone.String()), "it has no source or no name"},
+		{"import", []byte(importDone.String()), "its window does not begin with a second"},
+	}},
+	{"ended before it began", changeImport(importDone, func(im *Import) { im.Ended = im.Began.Add(-time.Second) }), []Breach{
+		{"import", []byte(importDone.String()), "it ended before it began, or never began"},
+	}},
+	{"ended with chunks", changeImport(importHalf, func(im *Import) { im.Ended = im.Began }), []Breach{
+		{"import", []byte(importHalf.String()), "it has ended, and has chunks"},
+	}},
+	{"without a run", remove(bucketRunKey, []byte("t:-:half.csv")), []Breach{
+		{"run", idKey(5), "its key t:-:half.csv is missing in bucket runkey, or leads elsewhere"},
+		{"import", []byte(importHalf.String()), "it has not ended, and its run: run t:-:half.csv: not found"},
+	}},
+	{"more chunks", changeImport(importHalf, func(im *Import) { im.Chunks++ }), []Breach{
+		{"importchunk", importChunkKey(importHalf, 2), "it is missing: its import has 3"},
+	}},
+	{"fewer chunks", changeImport(importHalf, func(im *Import) { im.Chunks-- }), []Breach{
+		{"importchunk", importChunkKey(importHalf, 1), "no import has it"},
+	}},
+	{"chunk garbage", put(bucketImportChunk, importChunkKey(importHalf, 1), garbage), []Breach{
+		{"importchunk", importChunkKey(importHalf, 1), "it cannot be read: record has an unknown version"},
+	}},
+	{"chunk without rows", put(bucketImportChunk, importChunkKey(importHalf, 1), ImportChunk{}.encode()), []Breach{
+		{"importchunk", importChunkKey(importHalf, 1), "it has no rows"},
+	}},
+	{"chunk of nothing", put(bucketImportChunk, []byte("x"), ImportChunk{Rows: 1}.encode()), []Breach{
+		{"importchunk", []byte("x"), "no import has it"},
+	}},
+}
+
+// changeImport writes an import that is wrong and well sealed.
+func changeImport(key ImportKey, change func(*Import)) func(*Tx) error {
+	return func(tx *Tx) error {
+		im, err := tx.Import(key)
+		if err != nil {
+			return err
+		}
+		change(im)
+		return tx.put(bucketImport, []byte(key.String()), im.encode())
+	}
+}
+
 var damagedValidator = validatorKey(JobKey{Source: "s", Target: "a"}, "")
 
 // listDamage is to schedules and to kept lists.

@@ -64,6 +64,31 @@ var undetectable = []struct {
 	{bucketEvent, "what only people read of an earlier revision or a job; deleted events leave nothing to miss them", func(e edit) bool {
 		return isCopy(e) || both(readEvent)(e)
 	}},
+	{bucketImport, "one that has ended is remembered to tell a file that is known, and what it says of the file is compared with that alone", func(e edit) bool {
+		im, err := decodeImport(e.key, e.before)
+		return err == nil && !im.Ended.IsZero() && e.after == nil || both(readImport)(e)
+	}},
+	{bucketImportChunk, "its sum is compared with the file's rows", both(readImportChunk)},
+}
+
+func readImport(key, v []byte) any {
+	im, err := decodeImport(key, v)
+	if err != nil {
+		return nil
+	}
+	im.SHA256, im.Jobs, im.Rows, im.Bad, im.Began = [32]byte{}, [32]byte{}, 0, 0, noTime
+	if !im.Ended.IsZero() {
+		im.Ended = damagedEnd
+	}
+	return im
+}
+
+func readImportChunk(key, v []byte) any {
+	c, err := decodeImportChunk(key, v)
+	if err != nil {
+		return nil
+	}
+	return c.Rows > 0
 }
 
 func zero(v []byte) bool { return v == nil || bytes.Equal(v, i64(0)) }

@@ -51,6 +51,9 @@
 //	  ├ list id u64 | 'r' | window u64                  run id u64, of a run that it is yet to be offered to
 //	change   source 0 | seq u64                         key of an observation in obs, without the source
 //	cursor   source 0 | absolute path                   FileCursor
+//	import   source:window:name, as in a run's key      Import
+//	importchunk
+//	         key of an import 0 | chunk u32, from 0     ImportChunk
 //
 // Keys longer than 128 bytes in bucket key keep their first 96 bytes and the
 // xxhash of the whole; the text stands in the job and is compared, so a
@@ -70,6 +73,8 @@
 //     an older schema made it; a run counts its jobs as they are.
 //   - A run that is offered a list leads to it and is led to by it, a list that
 //     was read whole is just what was read, and no job is made of any other.
+//   - A chunk of an import is written with the jobs that its rows became; the
+//     chunks of one have no gap, and go when it ends.
 //   - A page that an attempt names is durable in its segment before the
 //     transaction that names it.
 //   - A validator leads to the last attempt that completed a job of its target,

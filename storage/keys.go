@@ -39,6 +39,8 @@ const (
 	bucketList
 	bucketChange
 	bucketCursor
+	bucketImport
+	bucketImportChunk
 	bucketCount
 )
 
@@ -49,6 +51,7 @@ var bucketNames = [bucketCount]string{
 	"idem", "idemjob",
 	"schedule", "list",
 	"change", "cursor",
+	"import", "importchunk",
 }
 
 // fillPercent is how full a page is packed when it splits. Buckets whose keys
@@ -56,7 +59,7 @@ var bucketNames = [bucketCount]string{
 // §2.3 of the design notes; 0.9 against 0.5 saves 39 % of the file).
 func (b bucket) fillPercent() float64 {
 	switch b {
-	case bucketJob, bucketWait, bucketLease, bucketReady, bucketAttempt, bucketEvent, bucketOutbox, bucketKey, bucketObservation, bucketRun, bucketList, bucketChange:
+	case bucketJob, bucketWait, bucketLease, bucketReady, bucketAttempt, bucketEvent, bucketOutbox, bucketKey, bucketObservation, bucketRun, bucketList, bucketChange, bucketImportChunk:
 		return 0.9
 	default:
 		return 0.5
