@@ -21,8 +21,11 @@ func (c *checker) recountJob(j *Job, list []Attempt) {
 	source := j.Key.Source
 	c.recount(source, metricState+string(j.State), 1)
 	c.recountRun(j)
-	if j.State == StateFailed {
+	switch j.State {
+	case StateFailed:
 		c.recount(source, MetricFailures+string(j.Category), 1)
+	case StateComplete:
+		c.recount(source, rulesMetric(j.Version), 1)
 	}
 	j.tally(list, func(metric string, n int64) { c.recount(source, metric, n) })
 	for i := range list {
@@ -53,7 +56,7 @@ func (c *checker) recountTraffic(j *Job, a *Attempt) {
 // tally counts a job's attempts again as they were when they were saved: all
 // of them, or all that were not pruned. Durations are counted together.
 func (j *Job) tally(attempts []Attempt, count func(metric string, n int64)) {
-	rescued := j.Forgotten > 0 && j.Recovered
+	rescued := j.RescueForgotten
 	for i := range attempts {
 		a := &attempts[i]
 		count(MetricBytesUp, a.BytesUp)
@@ -84,7 +87,7 @@ func recountable(metric string) bool {
 	case MetricComplete, MetricAttempts, MetricRecovered, MetricAfterRecovery, MetricBytesUp, MetricBytesDown, MetricBytesWasted, MetricObservations:
 		return true
 	}
-	for _, prefix := range []string{MetricRetries, MetricFailures, metricState, MetricProxyUp, MetricProxyDown} {
+	for _, prefix := range []string{MetricRetries, MetricFailures, metricState, metricRules, MetricProxyUp, MetricProxyDown} {
 		if strings.HasPrefix(metric, prefix) {
 			return true
 		}

@@ -40,6 +40,7 @@ var jobDamage = []damage{
 		{"counter", counterKey("s", "day/2000-01-01/attempts/complete"), "it says 2, a recount gives 1"},
 		{"counter", counterKey("s", "day/2000-01-01/bytes_down"), "it says 200, a recount gives 100"},
 		{"counter", counterKey("s", "day/2000-01-01/bytes_up"), "it says 9, a recount gives 8"},
+		{"counter", counterKey("s", "rules/1"), "it says 2, a recount gives 1"},
 		{"counter", counterKey("s", "state/complete"), "it says 2, a recount gives 1"},
 		{"counter", counterKey("s", "duration/"), "the counters under it hold +1 attempts against a recount"},
 	}},
@@ -79,6 +80,7 @@ var jobDamage = []damage{
 		{"counter", counterKey("s", "day/2000-01-01/attempts/complete"), "it says 2, a recount gives 1"},
 		{"counter", counterKey("s", "day/2000-01-01/bytes_down"), "it says 200, a recount gives 100"},
 		{"counter", counterKey("s", "day/2000-01-01/bytes_up"), "it says 9, a recount gives 8"},
+		{"counter", counterKey("s", "rules/1"), "it says 2, a recount gives 1"},
 		{"counter", counterKey("s", "state/complete"), "it says 2, a recount gives 1"},
 		{"counter", counterKey("s", "duration/"), "the counters under it hold +1 attempts against a recount"},
 	}},
@@ -123,6 +125,7 @@ var jobDamage = []damage{
 		{"ready", readyAt(1, 0, 0, jobPending), "job 6 is complete"},
 		{"counter", counterKey("s", "state/complete"), "it says 2, a recount gives 3"},
 		{"counter", counterKey("s", "state/pending"), "it says 1, a recount gives 0"},
+		{"counter", counterKey("s", "rules/0"), "it is missing, a recount gives 1"},
 	}},
 	{"state back to pending", changeJob(jobFailed, func(j *Job) { j.State = StatePending }), []Breach{
 		{"job", idKey(jobFailed), "it is pending and missing in bucket ready"},
@@ -221,6 +224,14 @@ var jobDamage = []damage{
 	}},
 	{"not recovered", changeJob(jobRescued, func(j *Job) { j.Recovered = false }), []Breach{
 		{"job", idKey(jobRescued), "rescued by its attempts: true, by itself: false"},
+	}},
+	{"a rescue forgotten", changeJob(jobFailed, func(j *Job) { j.RescueForgotten = true }), []Breach{
+		{"job", idKey(jobFailed), "it has forgotten a rescue that it never had"},
+	}},
+	{"read by other rules", changeJob(jobLater, func(j *Job) { j.Version = 4 }), []Breach{
+		{"job", idKey(jobLater), "version 1 of the rules read its page, it says 4"},
+		{"counter", counterKey("s", "rules/1"), "it says 2, a recount gives 1"},
+		{"counter", counterKey("s", "rules/4"), "it is missing, a recount gives 1"},
 	}},
 	{"recovered", changeJob(jobFailed, func(j *Job) { j.Recovered = true }), []Breach{
 		{"job", idKey(jobFailed), "rescued by its attempts: false, by itself: true"},
@@ -475,6 +486,7 @@ var attemptDamage = []damage{
 		{"obs", rowY, "no attempt of job 2 read http://h/2 by version 3 of the rules"},
 	}},
 	{"other rules", changeAttempt(jobLater, 1, func(a *Attempt) { a.ParserVersion++ }), []Breach{
+		{"job", idKey(jobLater), "version 2 of the rules read its page, it says 1"},
 		{"obs", rowA, "no attempt of job 7 read http://h/7 by version 1 of the rules"},
 	}},
 }
@@ -536,6 +548,7 @@ var rowDamage = []damage{
 		{"counter", counterKey("s", "day/2000-01-01/attempts/complete"), "it says 2, a recount gives 1"},
 		{"counter", counterKey("s", "day/2000-01-01/bytes_down"), "it says 200, a recount gives 100"},
 		{"counter", counterKey("s", "day/2000-01-01/bytes_up"), "it says 9, a recount gives 8"},
+		{"counter", counterKey("s", "rules/1"), "it says 2, a recount gives 1"},
 		{"counter", counterKey("s", "state/complete"), "it says 2, a recount gives 1"},
 		{"counter", counterKey("s", "duration/"), "the counters under it hold +1 attempts against a recount"},
 	}},

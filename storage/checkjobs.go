@@ -68,6 +68,7 @@ func jobRules(j *Job) []rule {
 		{j.Sent != "" && j.Generation == 0, "it may have sent a step and was never claimed"},
 		{j.Sent != "" && j.State == StateRetryable, "it is to be tried again and may have sent a step that must not be repeated"},
 		{j.Sent != "" && j.State == StateComplete, "it is complete and has a step that may have been sent"},
+		{j.RescueForgotten && (j.Forgotten == 0 || !j.Recovered), "it has forgotten a rescue that it never had"},
 		{j.Forgotten > j.Generation, "it has forgotten more attempts than it had"},
 		{j.Window.Nanosecond() != 0, "its window does not begin with a second"},
 	}
@@ -338,6 +339,9 @@ func (c *checker) lastAttempt(j *Job, k []byte, list []Attempt) {
 	case StateComplete:
 		if last.Outcome != OutcomeComplete || !last.End.Equal(j.Updated) {
 			c.breach(bucketJob, k, "it is complete, and no attempt completed then")
+		}
+		if read := last.ParserVersion; read > 0 && read != j.Version {
+			c.breach(bucketJob, k, "version %d of the rules read its page, it says %d", read, j.Version)
 		}
 	case StateRetryable:
 		if last.Outcome != OutcomeRetry || last.Category != j.Category || last.Reason != j.Reason || !last.NextAt.Equal(j.NextAt) {

@@ -72,18 +72,22 @@ func (c *checker) jobByText(text string) (*Job, error) {
 }
 
 // made compares an observation with the job that made it. A job that completed
-// more than once has more than one page to its name.
+// more than once has more than one page to its name, and may have changed its
+// country between them; of those it has forgotten nobody knows.
 func (c *checker) made(k []byte, o *Observation, j *Job) {
-	if !o.Window.Equal(j.Window) || j.State == StateComplete && o.Country != j.Country {
-		c.breach(bucketObservation, k, "its window or country is not that of job %d", j.ID)
-	}
 	list, err := c.tx.Attempts(j.ID)
 	if err != nil {
 		return // told with the attempts
 	}
 	list = slices.DeleteFunc(list, func(a Attempt) bool { return a.Outcome != OutcomeComplete })
 	same := func(a Attempt) bool { return a.FinalURL == o.URL && a.ParserVersion == o.Version }
+	whole := j.Forgotten == 0
+	once := whole && j.State == StateComplete && len(list) <= 1
+	if !o.Window.Equal(j.Window) || once && o.Country != j.Country {
+		c.breach(bucketObservation, k, "its window or country is not that of job %d", j.ID)
+	}
 	switch {
+	case !whole:
 	case len(list) == 0 && j.State != StateComplete:
 		c.breach(bucketObservation, k, "job %d, which made it, never completed", j.ID)
 	case len(list) > 0 && !slices.ContainsFunc(list, same):

@@ -26,6 +26,7 @@ const (
 	MetricRetries       = "retries/"                 // + category: times it led to another attempt
 	MetricFailures      = "failures/"                // + category: jobs now failed for it
 	metricState         = "state/"                   // + state: jobs in it now
+	metricRules         = "rules/"                   // + version: jobs now complete whose pages were read by these rules
 	MetricDelivered     = "delivered/"               // + sink, under source "": events it has acknowledged
 	metricDuration      = "duration/"                // + bucket: attempts whose duration fell into it
 	metricPruned        = "pruned/"                  // + metric: how much of it is of attempts that Prune deleted
@@ -104,6 +105,22 @@ func (tx *Tx) countersUnder(source, metric string) Counters {
 
 // State is the number of jobs in a state.
 func (c Counters) State(state JobState) int64 { return c[metricState+string(state)] }
+
+func rulesMetric(version int) string { return metricRules + strconv.Itoa(version) }
+
+// CompleteBefore is the number of complete jobs whose pages were read by rules
+// of a lower version.
+func (c Counters) CompleteBefore(version int) int64 {
+	n := int64(0)
+	for name, jobs := range c {
+		if text, ok := strings.CutPrefix(name, metricRules); ok {
+			if v, err := strconv.Atoi(text); err == nil && v < version {
+				n += jobs
+			}
+		}
+	}
+	return n
+}
 
 // By are the counters of a metric that ends in "/", by category, zeros left out.
 func (c Counters) By(metric string) map[Category]int64 {

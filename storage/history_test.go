@@ -74,7 +74,8 @@ func (h *history) updates(l Lease) map[string]func(*Tx) error {
 			job.Key.Window = job.Window
 		}
 	}
-	attempt := Attempt{Kept: page, FinalURL: "http://h/x", ParserVersion: 1, BytesUp: 3, BytesDown: int64(n)}
+	job.Country = []string{"", "DE"}[n%2]
+	attempt := Attempt{Kept: page, FinalURL: "http://h/x", ParserVersion: 1 + n%2, BytesUp: 3, BytesDown: int64(n)}
 	failed := attempt
 	failed.Category = CategoryTLS
 	row := NewObservation{Key: strconv.Itoa(n % 4), Data: fmt.Appendf(nil, `{"v":%d}`, n%5)}
@@ -100,9 +101,10 @@ func (h *history) updates(l Lease) map[string]func(*Tx) error {
 			_, err := tx.RescueExpired(AllLeases, 1, func(string) RescuePolicy { return RescuePolicy{Max: 2, Sinks: historySinks} })
 			return err
 		},
-		"promote": func(tx *Tx) error { _, err := tx.PromoteDue(2); return err },
-		"cancel":  func(tx *Tx) error { _, err := tx.CancelJob(uint64(n), historySinks); return err },
-		"requeue": func(tx *Tx) error { _, err := tx.RequeueJob(uint64(n)); return err },
+		"promote":   func(tx *Tx) error { _, err := tx.PromoteDue(2); return err },
+		"cancel":    func(tx *Tx) error { _, err := tx.CancelJob(uint64(n), historySinks); return err },
+		"requeue":   func(tx *Tx) error { _, err := tx.RequeueJob(uint64(n)); return err },
+		"recollect": func(tx *Tx) error { _, err := tx.RecollectJob(uint64(n)); return err },
 		"ack": func(tx *Tx) error {
 			events, err := tx.PendingEvents(historySinks[n%2].Sink, n%8)
 			var seqs []uint64
@@ -114,7 +116,7 @@ func (h *history) updates(l Lease) map[string]func(*Tx) error {
 	}
 }
 
-var historyUpdates = strings.Fields("enqueue enqueue enqueue claim claim claim complete complete complete retry fail release rescue promote cancel requeue requeue ack")
+var historyUpdates = strings.Fields("enqueue enqueue enqueue claim claim claim complete complete complete retry fail release rescue promote cancel requeue requeue recollect recollect ack")
 
 var errUndone = errors.New("undone")
 

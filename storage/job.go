@@ -66,7 +66,7 @@ type Job struct {
 	Country string    // wanted exit country, "" for any
 	Window  time.Time // start of the window, zero: none
 	Scope   string
-	Version int // parser version when the job was made
+	Version int // parser version when the job was made; once complete, that which read its page
 
 	URL      string
 	Vars     []Var
@@ -96,12 +96,14 @@ type Job struct {
 	BytesDown int64
 	Spent     int64 // both together since a person last retried it; limits compare it
 
-	Forgotten uint32 // attempts up to this number are pruned; 0: none
+	Forgotten       uint32 // attempts up to this number are pruned; 0: none
+	RescueForgotten bool   // one of these was rescued
 
 	Sent string // step that must not be repeated and may have been sent (MarkSent) since a person last retried the job; "" none, and once complete
 }
 
-// jobVersion 2 added Forgotten, and is sealed; 3 added Sent; 4 Run and Depth.
+// jobVersion 2 added Forgotten, and is sealed; 3 added Sent; 4 Run, Depth and
+// RescueForgotten.
 const jobVersion = 4
 
 func (j *Job) encode() []byte {
@@ -124,6 +126,7 @@ func (j *Job) encode() []byte {
 	e.u32(uint32(j.Version))
 	e.u64(j.Run)
 	e.u32(uint32(j.Depth))
+	e.flag(j.RescueForgotten)
 	// Of the key only what cannot be told from the rest of the job.
 	e.text(j.Key.Source)
 	e.text(j.Key.Target)
@@ -164,6 +167,9 @@ func decodeJob(id uint64, b []byte) (*Job, error) {
 	j.Version = int(d.u32())
 	if d.version > 3 {
 		j.Run, j.Depth = d.u64(), uint16(d.u32())
+		j.RescueForgotten = d.flag()
+	} else { // until then a job completed once, after all its rescues
+		j.RescueForgotten = j.Forgotten > 0 && j.Recovered
 	}
 	j.Key.Source, j.Key.Target = d.text(), d.text()
 	country, window, scope, version := d.flag(), d.flag(), d.flag(), d.flag()

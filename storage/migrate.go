@@ -17,7 +17,18 @@ var migrations = [schema]func(*bolt.Tx) error{
 	0: createBuckets(bucketNames[:bucketPage]...),
 	1: createBuckets(bucketNames[bucketPage], bucketNames[bucketSegment]), // an attempt of schema 1 reads as one without a page
 	2: createBuckets(bucketNames[bucketValidator]),                        // a job or attempt of schema 2 reads as one without steps
-	3: createBuckets(bucketNames[bucketRun:]...),                          // a job of schema 3 reads as one of no run, an observation as a change without a number
+	3: inTurn(createBuckets(bucketNames[bucketRun:]...), countRules),      // a job of schema 3 reads as one of no run, an observation as a change without a number
+}
+
+func inTurn(steps ...func(*bolt.Tx) error) func(*bolt.Tx) error {
+	return func(b *bolt.Tx) error {
+		for _, step := range steps {
+			if err := step(b); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 func createBuckets(names ...string) func(*bolt.Tx) error {
@@ -29,6 +40,33 @@ func createBuckets(names ...string) func(*bolt.Tx) error {
 		}
 		return nil
 	}
+}
+
+// countRules counts complete jobs by the rules that read their pages, which until
+// schema 3 only their attempts say. What cannot be read is left to Check.
+func countRules(b *bolt.Tx) error {
+	tx := newTx(b, noTime)
+	var late []*Job // read by other rules than those they were made under
+	c := tx.bucket(bucketJob).Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		j, err := decodeJob(tailID(k), v)
+		if err != nil || j.State != StateComplete {
+			continue
+		}
+		a, err := tx.attempt(j.ID, j.Generation)
+		if err == nil && a.ParserVersion > 0 && a.ParserVersion != j.Version {
+			j.Version = a.ParserVersion
+			late = append(late, j)
+		}
+		tx.count(j.Key.Source, rulesMetric(j.Version), 1)
+	}
+	for _, j := range late {
+		if err := tx.save(j); err != nil {
+			return err
+		}
+	}
+	tx.keep()
+	return tx.flushCounters()
 }
 
 // schemaOf is 0 for a file without a store in it.

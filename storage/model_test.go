@@ -311,7 +311,7 @@ func (x *machine) complete(t *rapid.T) {
 	if j.Recovered {
 		x.m.count(j.Key.Source, storage.MetricAfterRecovery, 1)
 	}
-	j.Rescues, j.Sent = 0, ""
+	j.Rescues, j.Sent, j.Version = 0, "", version
 	x.m.set(j, storage.StateComplete, "")
 	for _, r := range c.Records {
 		x.m.write(j, r.Key, version, string(r.Data), x.mode, modelSinks)
@@ -477,8 +477,17 @@ func (x *machine) cancel(t *rapid.T) {
 }
 
 func (x *machine) requeue(t *rapid.T) {
-	j := x.person(t, []storage.JobState{storage.StateFailed}, func(tx *storage.Tx, id uint64) error {
-		_, err := tx.RequeueJob(id)
+	x.again(t, (*storage.Tx).RequeueJob, storage.StateFailed)
+}
+
+func (x *machine) recollect(t *rapid.T) {
+	x.again(t, (*storage.Tx).RecollectJob, storage.StateFailed, storage.StateComplete)
+}
+
+// again sends a job back to pending, which is allowed from some states.
+func (x *machine) again(t *rapid.T, verb func(*storage.Tx, uint64) (*storage.Job, error), from ...storage.JobState) {
+	j := x.person(t, from, func(tx *storage.Tx, id uint64) error {
+		_, err := verb(tx, id)
 		return err
 	})
 	if j != nil {
@@ -570,6 +579,9 @@ func (x *machine) compareSource(t *rapid.T, tx *storage.Tx, source string, grown
 			if j.State == storage.StateFailed {
 				want[storage.MetricFailures+string(j.Category)]++
 			}
+			if j.State == storage.StateComplete {
+				want[fmt.Sprintf("rules/%d", j.Version)]++
+			}
 		}
 	}
 	got := map[string]int64(tx.Counters(source))
@@ -605,7 +617,7 @@ func (x *machine) run() {
 	x.t.Repeat(map[string]func(*rapid.T){
 		"enqueue": x.enqueue, "claim": x.claim, "renew": x.renew, "mark": x.mark, "complete": x.complete, "retry": x.retry,
 		"fail": x.fail, "release": x.release, "rescue": x.rescue, "promote": x.promote, "cancel": x.cancel,
-		"requeue": x.requeue, "undone": x.undone, "reopen": x.reopen,
+		"requeue": x.requeue, "recollect": x.recollect, "undone": x.undone, "reopen": x.reopen,
 		"enqueue more": x.enqueue, "claim more": x.claim,
 		"clock": func(t *rapid.T) {
 			time.Sleep(time.Duration(rapid.IntRange(1, 40_000).Draw(t, "ms")) * time.Millisecond)

@@ -43,6 +43,9 @@ func (tx *Tx) CompleteJob(l Lease, c Completion) (Completed, error) {
 	err = tx.move(j, verbComplete, func(j *Job) {
 		endLease(j)
 		j.Rescues, j.Category, j.Reason, j.Sent = 0, "", "", ""
+		if read := c.Attempt.ParserVersion; read > 0 && j.Key.Version == 0 {
+			j.Version = read
+		}
 	})
 	if err != nil {
 		return done, err

@@ -233,6 +233,7 @@ func (tx *Tx) dropAttempts(j *Job, limit int) (int, error) {
 	}
 	j.tally(attempts, func(metric string, n int64) { tx.count(j.Key.Source, metricPruned+metric, n) })
 	for _, a := range attempts {
+		j.RescueForgotten = j.RescueForgotten || a.Outcome == OutcomeRescued
 		if err := tx.pruneTraffic(&a); err != nil {
 			return 0, err
 		}

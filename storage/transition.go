@@ -9,18 +9,19 @@ import (
 type verb string
 
 const (
-	verbClaim    verb = "claim"
-	verbRenew    verb = "renew"
-	verbMark     verb = "mark"
-	verbComplete verb = "complete"
-	verbRetry    verb = "reschedule"
-	verbFail     verb = "fail"
-	verbRelease  verb = "release"
-	verbRescue   verb = "rescue"
-	verbAbandon  verb = "abandon"
-	verbPromote  verb = "promote"
-	verbCancel   verb = "cancel"
-	verbRequeue  verb = "retry"
+	verbClaim     verb = "claim"
+	verbRenew     verb = "renew"
+	verbMark      verb = "mark"
+	verbComplete  verb = "complete"
+	verbRetry     verb = "reschedule"
+	verbFail      verb = "fail"
+	verbRelease   verb = "release"
+	verbRescue    verb = "rescue"
+	verbAbandon   verb = "abandon"
+	verbPromote   verb = "promote"
+	verbCancel    verb = "cancel"
+	verbRequeue   verb = "retry"
+	verbRecollect verb = "recollect"
 )
 
 // transitions is every way a job changes its state. Those from running also
@@ -30,18 +31,19 @@ var transitions = map[verb]struct {
 	from []JobState
 	to   JobState
 }{
-	verbClaim:    {[]JobState{StatePending}, StateRunning},                // a free worker takes it: generation + 1, a lease
-	verbRenew:    {[]JobState{StateRunning}, StateRunning},                // its worker is healthy: the lease ends later
-	verbMark:     {[]JobState{StateRunning}, StateRunning},                // a step that must not be repeated is about to be sent, or was not
-	verbComplete: {[]JobState{StateRunning}, StateComplete},               // the observation is committed with it
-	verbRetry:    {[]JobState{StateRunning}, StateRetryable},              // the attempt failed and repeating is safe
-	verbFail:     {[]JobState{StateRunning}, StateFailed},                 // repeating would not help, or a limit is reached
-	verbRelease:  {[]JobState{StateRunning}, StatePending},                // handed back unburnt: clean stop, paused proxy
-	verbRescue:   {[]JobState{StateRunning}, StatePending},                // the lease ended: its worker died or fell silent
-	verbAbandon:  {[]JobState{StateRunning}, StateFailed},                 // it ended too often in a row
-	verbPromote:  {[]JobState{StateRetryable}, StatePending},              // its delay is over
-	verbCancel:   {[]JobState{StatePending, StateRetryable}, StateFailed}, // a person stopped it
-	verbRequeue:  {[]JobState{StateFailed}, StatePending},                 // a person retries it: limits start anew
+	verbClaim:     {[]JobState{StatePending}, StateRunning},                // a free worker takes it: generation + 1, a lease
+	verbRenew:     {[]JobState{StateRunning}, StateRunning},                // its worker is healthy: the lease ends later
+	verbMark:      {[]JobState{StateRunning}, StateRunning},                // a step that must not be repeated is about to be sent, or was not
+	verbComplete:  {[]JobState{StateRunning}, StateComplete},               // the observation is committed with it
+	verbRetry:     {[]JobState{StateRunning}, StateRetryable},              // the attempt failed and repeating is safe
+	verbFail:      {[]JobState{StateRunning}, StateFailed},                 // repeating would not help, or a limit is reached
+	verbRelease:   {[]JobState{StateRunning}, StatePending},                // handed back unburnt: clean stop, paused proxy
+	verbRescue:    {[]JobState{StateRunning}, StatePending},                // the lease ended: its worker died or fell silent
+	verbAbandon:   {[]JobState{StateRunning}, StateFailed},                 // it ended too often in a row
+	verbPromote:   {[]JobState{StateRetryable}, StatePending},              // its delay is over
+	verbCancel:    {[]JobState{StatePending, StateRetryable}, StateFailed}, // a person stopped it
+	verbRequeue:   {[]JobState{StateFailed}, StatePending},                 // a person retries it: limits start anew
+	verbRecollect: {[]JobState{StateFailed, StateComplete}, StatePending},  // a person wants it once more: what it brought stays until the next commit
 }
 
 // move takes a job through a transition: change sets the fields that go with
@@ -71,8 +73,11 @@ func (tx *Tx) move(j *Job, v verb, change func(*Job)) error {
 
 func (tx *Tx) countState(j *Job, n int64) {
 	tx.count(j.Key.Source, metricState+string(j.State), n)
-	if j.State == StateFailed {
+	switch j.State {
+	case StateFailed:
 		tx.count(j.Key.Source, MetricFailures+string(j.Category), n)
+	case StateComplete:
+		tx.count(j.Key.Source, rulesMetric(j.Version), n)
 	}
 }
 
@@ -120,12 +125,19 @@ func (tx *Tx) CancelJob(id uint64, sinks []Subscription) (*Job, error) {
 
 // RequeueJob sends a failed job back to pending, its limits counted anew and
 // its mark (MarkSent) taken back, for a person. Errors: ErrNotFound, ErrTransition (it has not failed).
-func (tx *Tx) RequeueJob(id uint64) (*Job, error) {
+func (tx *Tx) RequeueJob(id uint64) (*Job, error) { return tx.requeue(id, verbRequeue) }
+
+// RecollectJob is RequeueJob of a job that has ended either way. What a complete
+// one has brought stays until it commits again, under its present rules. Errors:
+// ErrNotFound, ErrTransition (it has not ended).
+func (tx *Tx) RecollectJob(id uint64) (*Job, error) { return tx.requeue(id, verbRecollect) }
+
+func (tx *Tx) requeue(id uint64, v verb) (*Job, error) {
 	j, err := tx.Job(id)
 	if err != nil {
 		return nil, err
 	}
-	err = tx.move(j, verbRequeue, func(j *Job) {
+	err = tx.move(j, v, func(j *Job) {
 		j.Tries, j.Spent, j.Rescues = 0, 0, 0
 		j.FirstClaim, j.Sent = noTime, ""
 	})

@@ -54,23 +54,25 @@ func TestTransitions(t *testing.T) {
 		from JobState
 	}
 	arrows := map[arrow]JobState{
-		{verbClaim, StatePending}:     StateRunning,
-		{verbRenew, StateRunning}:     StateRunning,
-		{verbMark, StateRunning}:      StateRunning,
-		{verbComplete, StateRunning}:  StateComplete,
-		{verbRetry, StateRunning}:     StateRetryable,
-		{verbFail, StateRunning}:      StateFailed,
-		{verbRelease, StateRunning}:   StatePending,
-		{verbRescue, StateRunning}:    StatePending,
-		{verbAbandon, StateRunning}:   StateFailed,
-		{verbPromote, StateRetryable}: StatePending,
-		{verbCancel, StatePending}:    StateFailed,
-		{verbCancel, StateRetryable}:  StateFailed,
-		{verbRequeue, StateFailed}:    StatePending,
+		{verbClaim, StatePending}:      StateRunning,
+		{verbRenew, StateRunning}:      StateRunning,
+		{verbMark, StateRunning}:       StateRunning,
+		{verbComplete, StateRunning}:   StateComplete,
+		{verbRetry, StateRunning}:      StateRetryable,
+		{verbFail, StateRunning}:       StateFailed,
+		{verbRelease, StateRunning}:    StatePending,
+		{verbRescue, StateRunning}:     StatePending,
+		{verbAbandon, StateRunning}:    StateFailed,
+		{verbPromote, StateRetryable}:  StatePending,
+		{verbCancel, StatePending}:     StateFailed,
+		{verbCancel, StateRetryable}:   StateFailed,
+		{verbRequeue, StateFailed}:     StatePending,
+		{verbRecollect, StateFailed}:   StatePending,
+		{verbRecollect, StateComplete}: StatePending,
 	}
 	verbs := []verb{
 		verbClaim, verbRenew, verbMark, verbComplete, verbRetry, verbFail, verbRelease,
-		verbRescue, verbAbandon, verbPromote, verbCancel, verbRequeue,
+		verbRescue, verbAbandon, verbPromote, verbCancel, verbRequeue, verbRecollect,
 	}
 	if len(verbs) != len(transitions) {
 		t.Fatalf("%d verbs are tested, there are %d", len(verbs), len(transitions))
@@ -166,7 +168,8 @@ func TestVerbsThroughTheDoor(t *testing.T) {
 			_, err := tx.CancelJob(j.ID, nil)
 			return err
 		}, ErrTransition},
-		"requeue": {[]JobState{StateFailed}, func(tx *Tx, j *Job) error { _, err := tx.RequeueJob(j.ID); return err }, ErrTransition},
+		"requeue":   {[]JobState{StateFailed}, func(tx *Tx, j *Job) error { _, err := tx.RequeueJob(j.ID); return err }, ErrTransition},
+		"recollect": {[]JobState{StateFailed, StateComplete}, func(tx *Tx, j *Job) error { _, err := tx.RecollectJob(j.ID); return err }, ErrTransition},
 	} {
 		for _, state := range JobStates {
 			t.Run(name+" "+string(state), func(t *testing.T) {
