@@ -21,7 +21,8 @@ func (c *checker) observations() {
 		c.rules(bucketObservation, k, observationRules(o)...)
 		c.numberedRow(k, o)
 		if j := c.maker(bucketObservation, k, o); j != nil {
-			c.made(k, o, j)
+			c.made(bucketObservation, k, o, j)
+			c.owner(k, o, j)
 		}
 	})
 }
@@ -56,25 +57,17 @@ func (c *checker) maker(id bucket, key []byte, o *Observation) *Job {
 		c.breach(id, key, "it names job %s, of another source, country, window, scope or version", o.Job)
 		return nil
 	}
-	j, err := c.jobByText(o.Job)
+	j, err := c.tx.jobByText(o.Job)
 	if err != nil && (id != bucketEvent || !c.outlived(tailID(key), err)) {
 		c.breach(id, key, "its job: %v", err)
 	}
 	return j
 }
 
-func (c *checker) jobByText(text string) (*Job, error) {
-	key, err := ParseJobKey(text)
-	if err != nil {
-		return nil, err
-	}
-	return c.tx.JobByKey(key)
-}
-
 // made compares an observation with the job that made it. A job that completed
 // more than once has more than one page to its name, and may have changed its
 // country between them; of those it has forgotten nobody knows.
-func (c *checker) made(k []byte, o *Observation, j *Job) {
+func (c *checker) made(id bucket, k []byte, o *Observation, j *Job) {
 	list, err := c.tx.Attempts(j.ID)
 	if err != nil {
 		return // told with the attempts
@@ -84,14 +77,14 @@ func (c *checker) made(k []byte, o *Observation, j *Job) {
 	whole := j.Forgotten == 0
 	once := whole && j.State == StateComplete && len(list) <= 1
 	if !o.Window.Equal(j.Window) || once && o.Country != j.Country {
-		c.breach(bucketObservation, k, "its window or country is not that of job %d", j.ID)
+		c.breach(id, k, "its window or country is not that of job %d", j.ID)
 	}
 	switch {
 	case !whole:
 	case len(list) == 0 && j.State != StateComplete:
-		c.breach(bucketObservation, k, "job %d, which made it, never completed", j.ID)
+		c.breach(id, k, "job %d, which made it, never completed", j.ID)
 	case len(list) > 0 && !slices.ContainsFunc(list, same):
-		c.breach(bucketObservation, k, "no attempt of job %d read %s by version %d of the rules", j.ID, o.URL, o.Version)
+		c.breach(id, k, "no attempt of job %d read %s by version %d of the rules", j.ID, o.URL, o.Version)
 	}
 }
 
@@ -115,6 +108,8 @@ func (c *checker) events() {
 			c.jobEvent(k, e)
 		case EventRunFinished:
 			c.runEvent(k, e)
+		case EventReplaced:
+			c.replacedEvent(k, e)
 		default:
 			c.breach(bucketEvent, k, "its type is unknown: %s", e.Type)
 		}
@@ -165,11 +160,15 @@ func (c *checker) asTold(k []byte, e *Event) *Observation {
 var replaced = []byte(`\ufffd`)
 
 // told reads the observation that an event is about, as it is now; nil: it is
-// told that there is none, or with the observations that it cannot be read.
+// told that there is none, or with the observations that it cannot be read, or
+// what has become of it says nothing of the event.
 func (c *checker) told(k []byte, e *Event) *Observation {
 	key, err := ParseJobKey(e.Key)
 	if err != nil {
 		return nil // told with the event's data
+	}
+	if c.overtaken(key, e) {
+		return nil
 	}
 	place := observationKey(key)
 	v := c.tx.get(bucketObservation, place)
@@ -236,7 +235,7 @@ func (c *checker) jobEvent(k []byte, e *Event) {
 		c.breach(bucketEvent, k, "its data is not that of a job: %v", err)
 		return
 	}
-	j, err := c.jobByText(e.Key)
+	j, err := c.tx.jobByText(e.Key)
 	if err == nil && told.ID < j.ID { // its key was taken again
 		_, err = c.tx.Job(told.ID)
 	}

@@ -36,6 +36,7 @@ func (c *checker) runRecords() {
 		c.see(runSequence, r.ID)
 		c.written(bucketRun, k, v, r.encode())
 		c.rules(bucketRun, k, runRules(r, c.runs[r.ID])...)
+		c.rules(bucketRun, k, heldRules(r, c.tx.hasStaged(r))...)
 		delete(c.runs, r.ID)
 		if bytes.Equal(c.tx.get(bucketRunKey, []byte(r.Key.String())), k) {
 			keys++
@@ -78,14 +79,8 @@ func (c *checker) runKeys(found int) {
 // runEvent wants an event to say what its id says, and its run to be there and
 // finished.
 func (c *checker) runEvent(k []byte, e *Event) {
-	key, err := ParseRunKey(e.Key)
-	if err != nil {
-		c.breach(bucketEvent, k, "it names %q, which is not the key of a run", e.Key)
-		return
-	}
-	r, err := c.tx.RunByKey(key)
-	if err != nil {
-		c.breach(bucketEvent, k, "its run: %v", err)
+	r := c.runTold(k, e)
+	if r == nil {
 		return
 	}
 	c.rules(bucketEvent, k,
@@ -93,4 +88,19 @@ func (c *checker) runEvent(k []byte, e *Event) {
 		rule{!json.Valid(e.Data), "its data is not JSON"},
 		rule{!r.Finished.Equal(e.Timestamp), "its run was finished at another time"},
 	)
+}
+
+// runTold reads the run that an event is about; nil: it is told why there is none.
+func (c *checker) runTold(k []byte, e *Event) *Run {
+	key, err := ParseRunKey(e.Key)
+	if err != nil {
+		c.breach(bucketEvent, k, "it names %q, which is not the key of a run", e.Key)
+		return nil
+	}
+	r, err := c.tx.RunByKey(key)
+	if err != nil {
+		c.breach(bucketEvent, k, "its run: %v", err)
+		return nil
+	}
+	return r
 }

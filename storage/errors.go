@@ -43,6 +43,8 @@ var (
 	ErrTransition = errors.New("transition not allowed")
 	// ErrKeyReused: an idempotency key stands for another request.
 	ErrKeyReused = errors.New("this key was used for another request")
+	// ErrNotHeld: nothing of the run waits for a person.
+	ErrNotHeld = errors.New("run is not held")
 	// ErrKeyCollision: two long job keys share a hash.
 	ErrKeyCollision = errors.New("job key collides with another one's hash")
 )

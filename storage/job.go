@@ -234,6 +234,14 @@ func (tx *Tx) JobByKey(key JobKey) (*Job, error) {
 	return j, nil
 }
 
+func (tx *Tx) jobByText(text string) (*Job, error) {
+	key, err := ParseJobKey(text)
+	if err != nil {
+		return nil, err
+	}
+	return tx.JobByKey(key)
+}
+
 // Jobs calls fn with jobs of ids over after, in the order of their ids, until
 // fn returns false or limit jobs were read, and gives the last id it read; 0
 // when there are no more.

@@ -41,6 +41,8 @@ const (
 	bucketCursor
 	bucketImport
 	bucketImportChunk
+	bucketStaged
+	bucketLive
 	bucketCount
 )
 
@@ -52,6 +54,7 @@ var bucketNames = [bucketCount]string{
 	"schedule", "list",
 	"change", "cursor",
 	"import", "importchunk",
+	"staged", "live",
 }
 
 // fillPercent is how full a page is packed when it splits. Buckets whose keys
@@ -59,7 +62,7 @@ var bucketNames = [bucketCount]string{
 // §2.3 of the design notes; 0.9 against 0.5 saves 39 % of the file).
 func (b bucket) fillPercent() float64 {
 	switch b {
-	case bucketJob, bucketWait, bucketLease, bucketReady, bucketAttempt, bucketEvent, bucketOutbox, bucketKey, bucketObservation, bucketRun, bucketList, bucketChange, bucketImportChunk:
+	case bucketJob, bucketWait, bucketLease, bucketReady, bucketAttempt, bucketEvent, bucketOutbox, bucketKey, bucketObservation, bucketRun, bucketList, bucketChange, bucketImportChunk, bucketStaged, bucketLive:
 		return 0.9
 	default:
 		return 0.5
@@ -192,6 +195,18 @@ func observationKey(key JobKey) []byte {
 	b = appendU64(b, windowOrder(key.Window))
 	b = appendU32(b, uint32(key.Version))
 	return append(b, key.Scope...)
+}
+
+// rowKey is a job's place in buckets staged and live, and with the place of a row
+// of its in bucket obs that of the row.
+func rowKey(run, job uint64, place []byte) []byte {
+	b := make([]byte, 0, 16+len(place))
+	return append(appendU64(appendU64(b, run), job), place...)
+}
+
+// readRowKey reverses rowKey for keys that it made.
+func readRowKey(key []byte) (job uint64, place []byte) {
+	return binary.BigEndian.Uint64(key[8:]), key[16:]
 }
 
 // observationGroup is the part of an observation's key that ends with the

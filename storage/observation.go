@@ -18,6 +18,10 @@ type WriteMode string
 const (
 	WriteInsert WriteMode = "insert" // the lowest window
 	WriteUpsert WriteMode = "upsert" // the latest window, then the higher rules version
+
+	// The windows of these two do not compete: the window is part of the key.
+	WriteAppend  WriteMode = "append"  // the higher rules version
+	WriteReplace WriteMode = "replace" // that of the smaller job key; all of a window change together (replace.go)
 )
 
 // NewObservation is one record to commit.
@@ -63,6 +67,16 @@ func (o *Observation) encode() []byte {
 }
 
 func decodeObservation(key, b []byte) (*Observation, error) {
+	o, err := readObservation(key, b)
+	if err != nil {
+		return nil, &RecordError{bucketNames[bucketObservation], bytes.Clone(key), err}
+	}
+	return o, nil
+}
+
+// readObservation reads the record of an observation whose place in bucket obs is
+// key.
+func readObservation(key, b []byte) (*Observation, error) {
 	d := newDecoder(observationVersion, b)
 	o := &Observation{}
 	o.Window, o.ObservedAt = d.time(), d.time()
@@ -75,12 +89,9 @@ func decodeObservation(key, b []byte) (*Observation, error) {
 		o.Seq = d.u64()
 	}
 	if err := d.done(); err != nil {
-		return nil, &RecordError{bucketNames[bucketObservation], bytes.Clone(key), err}
+		return nil, err
 	}
-	if err := o.readKey(key); err != nil {
-		return nil, &RecordError{bucketNames[bucketObservation], bytes.Clone(key), err}
-	}
-	return o, nil
+	return o, o.readKey(key)
 }
 
 // readKey takes the identity out of the bucket's key.
@@ -101,32 +112,53 @@ func (o *Observation) readKey(key []byte) error {
 	return nil
 }
 
-// observe writes one record of a job's commit by the rules of its mode. Which
-// of two records stays is decided by window, version and job key, never by the
-// order of commits.
-func (tx *Tx) observe(j *Job, r NewObservation, c Completion, done *Completed) error {
+// row is a record of a job's commit as an observation. Of a job that has no
+// window, or that a store older than runs has made, it has no window in its key,
+// whatever the mode.
+func (tx *Tx) row(j *Job, r NewObservation, c *Completion) *Observation {
 	o := &Observation{
 		Key: JobKey{Source: j.Key.Source, Target: r.Key, Country: j.Key.Country, Scope: j.Key.Scope, Version: j.Key.Version},
 		Job: j.Key.String(), Window: j.Window, Country: j.Country, URL: c.Attempt.FinalURL,
 		Version: c.Attempt.ParserVersion, Revision: 1, ObservedAt: tx.Now,
 		Missing: r.Missing, Gone: r.Gone, Data: r.Data,
 	}
+	if c.windowed(j) {
+		o.Key.Window = j.Window
+	}
+	return o
+}
+
+// windowed reports whether the rows of a job have its window in their keys.
+func (c *Completion) windowed(j *Job) bool {
+	return (c.Mode == WriteAppend || c.Mode == WriteReplace) && j.Run != 0 && !j.Window.IsZero()
+}
+
+// observe writes one row of a job's commit by the rules of its mode. Which of
+// two rows stays is decided by window, version and job key, never by the order
+// of commits.
+func (tx *Tx) observe(j *Job, o *Observation, c *Completion, done *Completed) error {
 	place := observationKey(o.Key)
 	v := tx.get(bucketObservation, place)
 	if v == nil {
 		done.Created++
 		tx.count(j.Key.Source, MetricObservations, 1)
+		if err := tx.own(j, o, ""); err != nil {
+			return err
+		}
 		return tx.writeObservation(place, nil, o, EventCreated, c.Sinks)
 	}
 	old, err := decodeObservation(place, v)
 	if err != nil {
 		return err
 	}
-	switch {
-	case !o.replaces(old, c.Mode):
+	if !o.replaces(old, c.Mode) {
 		done.Rejected++
 		return nil
-	case o.sameContent(old):
+	}
+	if err := tx.own(j, o, old.Job); err != nil {
+		return err
+	}
+	if o.sameContent(old) {
 		// The content stays as first seen, and no event says otherwise. Only
 		// the place it holds among windows moves on: a backfill of a window
 		// between the two must find that this one is later.
@@ -140,16 +172,21 @@ func (tx *Tx) observe(j *Job, r NewObservation, c Completion, done *Completed) e
 	return tx.writeObservation(place, v, o, EventUpdated, c.Sinks)
 }
 
-// writeObservation writes an observation in the place of old (nil: there is
-// none), whose Seq it still has.
+// writeObservation is putObservation with its event.
 func (tx *Tx) writeObservation(place, old []byte, o *Observation, event string, sinks []Subscription) error {
-	if err := tx.renumber(place, o); err != nil {
-		return err
-	}
-	if err := tx.replace(bucketObservation, place, old, o.encode()); err != nil {
+	if err := tx.putObservation(place, old, o); err != nil {
 		return err
 	}
 	return tx.emitObservation(event, o, sinks)
+}
+
+// putObservation writes new content, which is a change, in the place of the
+// record old (nil: there is none), whose Seq it still has.
+func (tx *Tx) putObservation(place, old []byte, o *Observation) error {
+	if err := tx.renumber(place, o); err != nil {
+		return err
+	}
+	return tx.replace(bucketObservation, place, old, o.encode())
 }
 
 func (o *Observation) sameContent(old *Observation) bool {
@@ -163,10 +200,10 @@ func (o *Observation) replaces(old *Observation, mode WriteMode) bool {
 	}
 	later := windowOrder(o.Window) > windowOrder(old.Window)
 	if windowOrder(o.Window) != windowOrder(old.Window) {
-		return later == (mode == WriteUpsert)
+		return later == (mode != WriteInsert)
 	}
 	if o.Version != old.Version {
-		return (o.Version > old.Version) == (mode == WriteUpsert)
+		return (o.Version > old.Version) == (mode != WriteInsert)
 	}
 	return o.Job < old.Job
 }

@@ -16,6 +16,7 @@ const (
 	EventJobComplete = "job.complete"
 	EventJobFailed   = "job.failed"
 	EventRunFinished = "run.finished"
+	EventReplaced    = "window.replaced" // of a WriteReplace source, in the place of observation.created and .updated
 )
 
 // Subscription is one sink's wish for a source's events.

@@ -17,11 +17,16 @@ type Completion struct {
 }
 
 // Completed counts what became of a Completion's records.
-type Completed struct{ Created, Updated, Unchanged, Rejected int }
+type Completed struct {
+	Created, Updated, Unchanged, Rejected int
+	Staged                                int // until the run of the job is over (WriteReplace)
+}
 
 // CompleteJob commits an attempt's records with everything that follows from
 // them: the job is complete, the attempt recorded, each observation written by
-// the rules of its mode, one event per change and sink, the counters moved.
+// the rules of its mode, one event per change and sink, the counters moved, and
+// its run ended where it was the last. Under WriteReplace the observations are
+// staged until then.
 // Errors: ErrLeaseLost, ErrNotFound.
 func (tx *Tx) CompleteJob(l Lease, c Completion) (Completed, error) {
 	var done Completed
@@ -50,14 +55,33 @@ func (tx *Tx) CompleteJob(l Lease, c Completion) (Completed, error) {
 	if err != nil {
 		return done, err
 	}
-	for _, r := range c.Records {
-		if err := tx.observe(j, r, c, &done); err != nil {
-			return done, err
-		}
+	if err := tx.writeRecords(j, &c, &done); err != nil {
+		return done, err
 	}
 	tx.count(j.Key.Source, MetricDuplicates, int64(done.Rejected+c.Duplicates))
 	tx.count(j.Key.Source, MetricUnchanged, int64(done.Unchanged))
 	return done, tx.conclude(EventJobComplete, j, c.Sinks)
+}
+
+// writeRecords writes a completion's records by its mode.
+func (tx *Tx) writeRecords(j *Job, c *Completion, done *Completed) error {
+	rows := make([]*Observation, len(c.Records))
+	for i, r := range c.Records {
+		rows[i] = tx.row(j, r, c)
+	}
+	if c.Mode == WriteReplace && c.windowed(j) {
+		done.Staged = len(rows)
+		return tx.stage(j, rows)
+	}
+	for _, o := range rows {
+		if err := tx.observe(j, o, c, done); err != nil {
+			return err
+		}
+	}
+	if !c.windowed(j) {
+		return nil
+	}
+	return tx.put(bucketLive, rowKey(j.Run, j.ID, nil), nil)
 }
 
 // RetryJob ends an attempt that failed in a way that may be repeated: the job

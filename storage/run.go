@@ -89,6 +89,13 @@ type Run struct {
 	Made    uint64            // chunks of it that have become jobs
 
 	Finished time.Time // when all was offered and no job had work ahead for the first time; zero: not yet
+
+	// What its jobs have staged (WriteReplace) and is not promoted by itself
+	// waits for ReleaseRun or DiscardRun, while no job has work ahead.
+	Held      string    // why, for people; "": nothing waits
+	HeldSince time.Time // zero: nothing waits
+	Discarded time.Time // when a person dropped what was staged; zero: not since a job of it last had work ahead
+	Replaced  time.Time // when the rows of its window were last replaced; zero: never
 }
 
 // Complete is how many of the run's jobs are complete.
@@ -112,7 +119,10 @@ func (r *Run) encode() []byte {
 		e.u64(n)
 	}
 	e.bytes(r.Sum[:])
-	e.time(r.Finished)
+	e.text(r.Held)
+	for _, t := range []time.Time{r.Finished, r.HeldSince, r.Discarded, r.Replaced} {
+		e.time(t)
+	}
 	return e.sealed()
 }
 
@@ -129,7 +139,10 @@ func decodeRun(id uint64, b []byte) (*Run, error) {
 		*n = d.u64()
 	}
 	copy(r.Sum[:], d.raw())
-	r.Finished = d.time()
+	r.Held = d.text()
+	for _, t := range []*time.Time{&r.Finished, &r.HeldSince, &r.Discarded, &r.Replaced} {
+		*t = d.time()
+	}
 	if err := d.done(); err != nil {
 		return nil, &RecordError{bucketNames[bucketRun], idKey(id), err}
 	}
@@ -193,7 +206,13 @@ func (tx *Tx) OpenRun(key RunKey, kind RunKind) (*Run, error) {
 	return r, tx.insert(bucketRun, idKey(r.ID), r.encode())
 }
 
-func (tx *Tx) saveRun(r *Run) error { return tx.put(bucketRun, idKey(r.ID), r.encode()) }
+// saveRun writes a run. One with work ahead waits for no person.
+func (tx *Tx) saveRun(r *Run) error {
+	if r.Open > 0 || r.Listing {
+		r.Held, r.HeldSince, r.Discarded = "", noTime, noTime
+	}
+	return tx.put(bucketRun, idKey(r.ID), r.encode())
+}
 
 // BeginListing notes that targets are offered to a run from now on: until
 // EndListing it is not over, even where no job of it has work ahead.
@@ -212,15 +231,18 @@ func (tx *Tx) EndListing(r *Run, sinks []Subscription) error {
 	return tx.settleRun(r.ID, sinks)
 }
 
-// settleRun ends a run that was offered all its targets and whose jobs have no
-// work ahead; any other it leaves as it is. Jobs that a person sends back later do
-// not begin it anew.
+// settleRun promotes or holds what the jobs of a run without work ahead have
+// staged, and ends it if it was offered all its targets; any other it leaves as it
+// is. Jobs that a person sends back later do not begin it anew.
 func (tx *Tx) settleRun(id uint64, sinks []Subscription) error {
 	if id == 0 {
 		return nil
 	}
 	r, err := tx.Run(id)
-	if err != nil || !r.Offered || r.Listing || r.Open > 0 || !r.Finished.IsZero() {
+	if err != nil || r.Listing || r.Open > 0 {
+		return err
+	}
+	if err := tx.settleRows(r, sinks); err != nil || !r.Offered || !r.Finished.IsZero() {
 		return err
 	}
 	r.Finished = tx.Now

@@ -1,0 +1,394 @@
+package storage
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Under write mode replace the rows of a window change together. What a job
+// brings is staged until the run of its window has no work ahead; then all that
+// is staged takes, in one step, the place of what the same jobs brought before.
+// A run whose jobs a person sends back works as a new round of the same kind.
+// Bucket live says whose each row is, so that the step knows which rows go.
+//
+// The step is one transaction: while it writes, other writers wait. See doc.go
+// for what it takes.
+
+// stage sets a job's rows aside, in the place of those it staged before.
+func (tx *Tx) stage(j *Job, rows []*Observation) error {
+	job := rowKey(j.Run, j.ID, nil)
+	if err := tx.clear(bucketStaged, job); err != nil {
+		return err
+	}
+	if err := tx.insert(bucketStaged, job, nil); err != nil {
+		return err
+	}
+	for _, o := range rows {
+		if err := tx.put(bucketStaged, rowKey(j.Run, j.ID, observationKey(o.Key)), o.encode()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Staged reports whether rows of a job, or that it brought none, wait for the
+// rest of its run.
+func (tx *Tx) Staged(j *Job) bool {
+	return j.Run != 0 && tx.get(bucketStaged, rowKey(j.Run, j.ID, nil)) != nil
+}
+
+// hasRows reports whether a job is the owner of rows in bucket live.
+func (tx *Tx) hasRows(j *Job) bool {
+	job := rowKey(j.Run, j.ID, nil)
+	c := tx.bucket(bucketLive).Cursor()
+	k, _ := c.Seek(job)
+	if bytes.Equal(k, job) {
+		k, _ = c.Next()
+	}
+	return bytes.HasPrefix(k, job)
+}
+
+// clear deletes all keys of a bucket that begin with prefix.
+func (tx *Tx) clear(id bucket, prefix []byte) error {
+	var keys [][]byte
+	c := tx.bucket(id).Cursor()
+	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+		keys = append(keys, bytes.Clone(k))
+	}
+	for _, k := range keys {
+		if err := tx.remove(id, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// own notes that a row is j's from now on, and no longer that of the job whose
+// key is was; "": it was nobody's. Rows without a window in their key have no
+// owner.
+func (tx *Tx) own(j *Job, o *Observation, was string) error {
+	if o.Key.Window.IsZero() || was == o.Job {
+		return nil
+	}
+	place := observationKey(o.Key)
+	if was != "" {
+		before, err := tx.jobByText(was)
+		if err != nil {
+			return fmt.Errorf("observation %s: its job: %w", o.Key, err)
+		}
+		if err := tx.remove(bucketLive, rowKey(before.Run, before.ID, place)); err != nil {
+			return err
+		}
+	}
+	return tx.insert(bucketLive, rowKey(j.Run, j.ID, place), nil)
+}
+
+// replacement is how the rows of a window change when what its jobs have staged
+// takes its place. Both maps hold an entry for each row.
+type replacement struct {
+	run      *Run
+	jobs     map[uint64]string // that have staged: their keys
+	before   map[string]uint64 // by place in bucket obs: whose row stands there
+	after    map[string]uint64 // whose will
+	standing uint64            // jobs that have not staged and whose rows stay
+	staged   int               // rows
+}
+
+// replacement reads what a run has staged and what stands. Of two rows under one
+// key that of the smaller job key stays, whichever was committed first.
+func (tx *Tx) replacement(r *Run) (*replacement, error) {
+	p := &replacement{run: r, jobs: map[uint64]string{}, before: map[string]uint64{}, after: map[string]uint64{}}
+	err := tx.eachOwned(bucketStaged, r, func(job uint64, place []byte) error {
+		if len(place) > 0 {
+			p.staged++
+			return p.take(tx, job, place)
+		}
+		j, err := tx.Job(job)
+		if err == nil {
+			p.jobs[job] = j.Key.String()
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, tx.eachOwned(bucketLive, r, func(job uint64, place []byte) error {
+		_, again := p.jobs[job]
+		switch {
+		case len(place) > 0:
+			p.before[string(place)] = job
+			if !again {
+				return p.take(tx, job, place)
+			}
+		case !again:
+			p.standing++
+		}
+		return nil
+	})
+}
+
+// take gives a place to a job, unless it is that of one with a smaller key.
+func (p *replacement) take(tx *Tx, job uint64, place []byte) error {
+	if holder, taken := p.after[string(place)]; taken {
+		mine, err := tx.Job(job)
+		if err != nil || p.jobs[holder] < mine.Key.String() {
+			return err
+		}
+	}
+	p.after[string(place)] = job
+	return nil
+}
+
+// eachOwned calls fn with the entries of a run in bucket staged or live. place is
+// empty in that of a job itself, which comes before those of its rows.
+func (tx *Tx) eachOwned(id bucket, r *Run, fn func(job uint64, place []byte) error) error {
+	prefix := idKey(r.ID)
+	c := tx.bucket(id).Cursor()
+	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+		if len(k) < 16 {
+			return &RecordError{bucketNames[id], bytes.Clone(k), errShort}
+		}
+		job, place := readRowKey(k)
+		if err := fn(job, place); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (tx *Tx) hasStaged(r *Run) bool {
+	prefix := idKey(r.ID)
+	k, _ := tx.bucket(bucketStaged).Cursor().Seek(prefix)
+	return bytes.HasPrefix(k, prefix)
+}
+
+// settleRows promotes what a run without work ahead has staged, or holds it.
+func (tx *Tx) settleRows(r *Run, sinks []Subscription) error {
+	if !tx.hasStaged(r) {
+		return nil
+	}
+	switch { // these need no look at the rows
+	case !r.Offered:
+		return tx.hold(r, "not all targets of its window were offered")
+	case r.Failed > 0:
+		return tx.hold(r, fmt.Sprintf("%d of its %d jobs failed", r.Failed, r.Jobs))
+	}
+	p, err := tx.replacement(r)
+	if err != nil {
+		return err
+	}
+	switch missing := r.Complete() - uint64(len(p.jobs)) - p.standing; {
+	case missing > 0:
+		return tx.hold(r, fmt.Sprintf("%d of its %d jobs are complete and have no rows, staged or not", missing, r.Jobs))
+	case 2*len(p.after) < len(p.before):
+		return tx.hold(r, fmt.Sprintf("the window would have %d rows, and has %d", len(p.after), len(p.before)))
+	}
+	return tx.promote(p, sinks)
+}
+
+func (tx *Tx) hold(r *Run, reason string) error {
+	r.Held, r.HeldSince = reason, tx.Now
+	return tx.saveRun(r)
+}
+
+// ReleaseRun promotes what a run has staged, whatever it was held for. Jobs that
+// have staged nothing keep the rows they have. Errors: ErrNotFound, ErrNotHeld.
+func (tx *Tx) ReleaseRun(id uint64, sinks []Subscription) (*Run, error) {
+	r, err := tx.heldRun(id)
+	if err != nil {
+		return nil, err
+	}
+	p, err := tx.replacement(r)
+	if err != nil {
+		return nil, err
+	}
+	return r, tx.promote(p, sinks)
+}
+
+// DiscardRun drops what a run has staged: the rows that stood before stand.
+// Errors: ErrNotFound, ErrNotHeld.
+func (tx *Tx) DiscardRun(id uint64) (*Run, error) {
+	r, err := tx.heldRun(id)
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.clear(bucketStaged, idKey(id)); err != nil {
+		return nil, err
+	}
+	r.Held, r.HeldSince, r.Discarded = "", noTime, tx.Now
+	return r, tx.saveRun(r)
+}
+
+func (tx *Tx) heldRun(id uint64) (*Run, error) {
+	r, err := tx.Run(id)
+	if err == nil && r.Held == "" {
+		err = fmt.Errorf("run %s: %w", r.Key, ErrNotHeld)
+	}
+	return r, err
+}
+
+// promote makes a replacement come true. Equal content keeps its revision and
+// its time, so that the same rows again change nothing.
+func (tx *Tx) promote(p *replacement, sinks []Subscription) error {
+	var n promoted
+	var sum checksums
+	for _, place := range p.places() {
+		o, err := tx.replaceRow(p, place, &n)
+		if err != nil {
+			return err
+		}
+		if o != nil {
+			sum.add(o)
+		}
+		if err := tx.handOver(p, place); err != nil {
+			return err
+		}
+	}
+	sum.end()
+	if err := tx.endRound(p, n); err != nil {
+		return err
+	}
+	if n.added+n.changed+n.removed == 0 {
+		return nil
+	}
+	return tx.emitReplaced(p.run, n, sum.now, sinks)
+}
+
+// promoted counts the rows of one promotion.
+type promoted struct{ added, changed, removed, unchanged int }
+
+// places are those of all rows, before and after, in the order of bucket obs.
+func (p *replacement) places() []string {
+	places := slices.Collect(maps.Keys(p.after))
+	for place := range p.before {
+		if _, stays := p.after[place]; !stays {
+			places = append(places, place)
+		}
+	}
+	slices.Sort(places)
+	return places
+}
+
+// replaceRow brings one row to what it is after the step; nil: it is gone.
+func (tx *Tx) replaceRow(p *replacement, text string, n *promoted) (*Observation, error) {
+	place := []byte(text)
+	owner, stays := p.after[text]
+	if !stays {
+		n.removed++
+		return nil, tx.dropRow(place)
+	}
+	v := tx.get(bucketObservation, place)
+	if _, staged := p.jobs[owner]; !staged {
+		return decodeObservation(place, v)
+	}
+	o, err := tx.stagedRow(rowKey(p.run.ID, owner, place))
+	if err != nil {
+		return nil, err
+	}
+	if v == nil {
+		n.added++
+		return o, tx.putObservation(place, nil, o)
+	}
+	old, err := decodeObservation(place, v)
+	if err != nil {
+		return nil, err
+	}
+	if o.sameContent(old) {
+		n.unchanged++
+		o.Revision, o.ObservedAt, o.Seq = old.Revision, old.ObservedAt, old.Seq
+		return o, tx.replace(bucketObservation, place, v, o.encode())
+	}
+	n.changed++
+	o.Revision, o.Seq = old.Revision+1, old.Seq
+	return o, tx.putObservation(place, v, o)
+}
+
+// dropRow deletes the row of a place.
+func (tx *Tx) dropRow(place []byte) error {
+	o, err := decodeObservation(place, tx.get(bucketObservation, place))
+	if err != nil {
+		return err
+	}
+	return tx.dropObservation(o)
+}
+
+func (tx *Tx) stagedRow(key []byte) (*Observation, error) {
+	_, place := readRowKey(key)
+	o, err := readObservation(place, tx.get(bucketStaged, key))
+	if err != nil {
+		return nil, &RecordError{bucketNames[bucketStaged], key, err}
+	}
+	return o, nil
+}
+
+// handOver brings a row's entry in bucket live from its owner to the next.
+func (tx *Tx) handOver(p *replacement, place string) error {
+	was, stood := p.before[place]
+	is, stays := p.after[place]
+	if stood && stays && was == is {
+		return nil
+	}
+	if stood {
+		if err := tx.remove(bucketLive, rowKey(p.run.ID, was, []byte(place))); err != nil {
+			return err
+		}
+	}
+	if !stays {
+		return nil
+	}
+	return tx.insert(bucketLive, rowKey(p.run.ID, is, []byte(place)), nil)
+}
+
+// endRound notes that nothing of a run is staged any more.
+func (tx *Tx) endRound(p *replacement, n promoted) error {
+	r := p.run
+	for job := range p.jobs {
+		if err := tx.put(bucketLive, rowKey(r.ID, job, nil), nil); err != nil {
+			return err
+		}
+	}
+	if err := tx.clear(bucketStaged, idKey(r.ID)); err != nil {
+		return err
+	}
+	source := r.Key.Source
+	tx.count(source, MetricObservations, int64(n.added))
+	tx.count(source, MetricUnchanged, int64(n.unchanged))
+	tx.count(source, MetricDuplicates, int64(p.staged-n.added-n.changed-n.unchanged))
+	r.Held, r.HeldSince, r.Replaced = "", noTime, tx.Now
+	return tx.saveRun(r)
+}
+
+// emitReplaced tells of a promotion that changed something. rows is the checksum
+// of the window's rows after it.
+func (tx *Tx) emitReplaced(r *Run, n promoted, rows Checksum, sinks []Subscription) error {
+	if !anyWants(sinks, EventReplaced) {
+		return nil
+	}
+	e := replacedEvent{
+		Run: r.Key.String(), Source: r.Key.Source, Window: r.Key.Window, Rows: rows.Rows,
+		Added: n.added, Changed: n.changed, Removed: n.removed, SHA256: rows.SHA256,
+	}
+	data, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return tx.emit(sinks, Event{ID: e.id(), Type: EventReplaced, Key: e.Run, Data: data})
+}
+
+// replacedEvent is what window.replaced says.
+type replacedEvent struct {
+	Run     string    `json:"run"` // its key
+	Source  string    `json:"source"`
+	Window  time.Time `json:"window"`
+	Rows    int64     `json:"rows"` // that the window has now
+	Added   int       `json:"added"`
+	Changed int       `json:"changed"`
+	Removed int       `json:"removed"`
+	SHA256  string    `json:"sha256"` // of these rows, as Checksums has it
+}
+
+func (e *replacedEvent) id() string { return eventID(EventReplaced, e.Run, e.SHA256) }
