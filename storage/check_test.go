@@ -28,6 +28,8 @@ const (
 	jobLater    // complete, for a window
 	jobRequeued // of source t; failed, retried by a person, then released
 	jobCanceled // of source t, its key over 128 bytes
+	jobStaged   // of source u, whose run is held: staged p and q, and has p and x
+	jobHolding  // of source u; failed, and has r
 )
 
 var (
@@ -45,7 +47,7 @@ var damagedPage = KeepPage([]byte("<p>not what the rules want</p>"))
 func damagedStore(t *testing.T) *Store {
 	t.Helper()
 	s := openTest(t, Options{NoSync: true})
-	for _, fill := range []func(*Tx) error{fillRescued, fillOthers, fillOutcomes, fillByPerson, fillListed, fillImports} {
+	for _, fill := range []func(*Tx) error{fillRescued, fillOthers, fillOutcomes, fillByPerson, fillListed, fillImports, fillReplaced, fillHeld} {
 		if err := s.Update(context.Background(), fill); err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +184,7 @@ var (
 // The imports of damagedStore: one has come to its end, of the other two chunks
 // have become jobs.
 var (
-	importDone = ImportKey{Source: "s", Window: damagedWindow, Name: "done.csv"}
+	importDone = ImportKey{Source: "s", Window: damagedWindow.Add(3 * time.Hour), Name: "done.csv"}
 	importHalf = ImportKey{Source: "t", Name: "half.csv"}
 )
 
@@ -197,6 +199,62 @@ func fillImports(tx *Tx) error {
 		}
 	}
 	_, err := tx.EndImport(importDone, nil)
+	return err
+}
+
+// fillReplaced promotes the rows of a run, and fillHeld holds the next ones.
+func fillReplaced(tx *Tx) error {
+	r, err := tx.OpenRun(RunKey{Source: "u", Window: damagedWindow}, RunTick)
+	if err != nil {
+		return err
+	}
+	jobs := []NewJob{newJob("m"), newJob("n")}
+	for i := range jobs {
+		jobs[i].Key.Source, jobs[i].Key.Window, jobs[i].Window, jobs[i].Host = "u", damagedWindow, damagedWindow, "w"
+	}
+	err = errors.Join(tx.BeginListing(r), enqueueAll(tx, jobs...))
+	if err != nil {
+		return err
+	}
+	if r, err = tx.Run(r.ID); err != nil {
+		return err
+	}
+	return errors.Join(tx.EndListing(r, damagedSinks), claimU(tx), completeU(tx, jobStaged, "p", "x"), completeU(tx, jobHolding, "r"))
+}
+
+func fillHeld(tx *Tx) error {
+	_, err := tx.RecollectJob(jobStaged)
+	_, err2 := tx.RecollectJob(jobHolding)
+	err = errors.Join(err, err2, claimU(tx), completeU(tx, jobStaged, "p", "q"))
+	if err != nil {
+		return err
+	}
+	j, err := tx.Job(jobHolding)
+	if err != nil {
+		return err
+	}
+	return tx.FailJob(j.Lease(), Attempt{Category: CategoryTLS}, Failure{Category: CategoryTLS, Sinks: damagedSinks})
+}
+
+func claimU(tx *Tx) error {
+	lane, err := tx.lane(Lane{Host: "w", Source: "u"})
+	if err != nil {
+		return err
+	}
+	_, err = tx.ClaimJobs("me", time.Minute, []ClaimGroup{{Lanes: []LaneID{lane}, Max: 9}})
+	return err
+}
+
+func completeU(tx *Tx, id uint64, keys ...string) error {
+	j, err := tx.Job(id)
+	if err != nil {
+		return err
+	}
+	c := Completion{Attempt: Attempt{ParserVersion: 1, FinalURL: "http://w/"}, Mode: WriteReplace, Sinks: damagedSinks}
+	for _, key := range keys {
+		c.Records = append(c.Records, NewObservation{Key: key, Data: fmt.Appendf(nil, `{"v":%q,"generation":%d}`, key, j.Generation)})
+	}
+	_, err = tx.CompleteJob(j.Lease(), c)
 	return err
 }
 
@@ -311,7 +369,7 @@ func changeRun(id uint64, change func(*Run)) func(*Tx) error {
 			return err
 		}
 		change(r)
-		return tx.saveRun(r)
+		return tx.put(bucketRun, idKey(id), r.encode())
 	}
 }
 
@@ -348,11 +406,22 @@ var (
 	rowA    = observationKey(JobKey{Source: "s", Target: "a"})
 	rowGone = observationKey(JobKey{Source: "t", Target: "gone", Country: "US", Scope: "acme", Version: 3})
 	rowY    = observationKey(JobKey{Source: "t", Target: "y", Country: "US", Scope: "acme", Version: 3})
+	rowP    = observationKey(JobKey{Source: "u", Target: "p", Window: damagedWindow})
+	rowQ    = observationKey(JobKey{Source: "u", Target: "q", Window: damagedWindow})
+	rowX    = observationKey(JobKey{Source: "u", Target: "x", Window: damagedWindow})
 	garbage = []byte{99, 1, 2}
 
-	changeA    = changeKey("s", 4)
-	changeGone = changeKey("t", 1)
-	cursorS    = counterKey("s", "/out.jsonl")
+	changeA                     = changeKey("s", 4)
+	changeGone                  = changeKey("t", 1)
+	cursorS                     = counterKey("s", "/out.jsonl")
+	stagedJob, stagedP, stagedQ = rowKey(runHeld, jobStaged, nil), rowKey(runHeld, jobStaged, rowP), rowKey(runHeld, jobStaged, rowQ)
+)
+
+// The runs of damagedStore.
+const (
+	runRescued = iota + 1 // of source t
+	runLater              // of source s
+	runHeld    = 7        // of source u
 )
 
 const (
@@ -386,6 +455,8 @@ func TestCheckFinds(t *testing.T) {
 		"lists":            listDamage,
 		"changes":          changeDamage,
 		"imports":          importDamage,
+		"runs":             runDamage,
+		"replace":          replaceDamage,
 	} {
 		for _, d := range list {
 			t.Run(table+" "+d.name, func(t *testing.T) {

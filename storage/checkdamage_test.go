@@ -95,7 +95,7 @@ var jobDamage = []damage{
 		{"job", idKey(5000), "its key s:e:-:-:-:- leads to job 6"},
 		{"job", idKey(5000), "it is pending and missing in bucket ready"},
 		{"attempt", attemptKey(5000, 1), "it is missing, the first of 1 of job 5000"},
-		{"meta", []byte("job"), "it says 9, and 5000 is in use"},
+		{"meta", []byte("job"), "it says 11, and 5000 is in use"},
 		{"counter", counterKey("s", "state/pending"), "it says 1, a recount gives 2"},
 	}},
 	{"another target", changeJob(jobPending, func(j *Job) { j.Key.Target = "other" }), []Breach{
@@ -755,19 +755,19 @@ var nameDamage = []damage{
 		{"meta", []byte("schema"), "it is not 4, the version of this layout"},
 	}},
 	{"job sequence", put(bucketMeta, []byte("job"), i64(3)), []Breach{
-		{"meta", []byte("job"), "it says 3, and 9 is in use"},
+		{"meta", []byte("job"), "it says 3, and 11 is in use"},
 	}},
 	{"event sequence", put(bucketMeta, []byte("event"), i64(3)), []Breach{
-		{"meta", []byte("event"), "it says 3, and 10 is in use"},
+		{"meta", []byte("event"), "it says 3, and 16 is in use"},
 	}},
 	{"lane sequence", put(bucketMeta, []byte("lane"), i64(1)), []Breach{
-		{"meta", []byte("lane"), "it says 1, and 4 is in use"},
+		{"meta", []byte("lane"), "it says 1, and 5 is in use"},
 	}},
 	{"days from no day", put(bucketMeta, daysKey, []byte("2000-01-0")), []Breach{
 		{"meta", []byte("days"), "it is not a day"},
 	}},
 	{"missing sequence", remove(bucketMeta, []byte("job")), []Breach{
-		{"meta", []byte("job"), "it says 0, and 9 is in use"},
+		{"meta", []byte("job"), "it says 0, and 11 is in use"},
 	}},
 	{"garbage sequence", put(bucketMeta, []byte("job"), garbage), []Breach{
 		{"meta", []byte("job"), "it is not a number"},
@@ -960,7 +960,7 @@ var importDamage = []damage{
 		{"import", []byte(importHalf.String()), "it has ended, and has chunks"},
 	}},
 	{"without a run", remove(bucketRunKey, []byte("t:-:half.csv")), []Breach{
-		{"run", idKey(5), "its key t:-:half.csv is missing in bucket runkey, or leads elsewhere"},
+		{"run", idKey(6), "its key t:-:half.csv is missing in bucket runkey, or leads elsewhere"},
 		{"import", []byte(importHalf.String()), "it has not ended, and its run: run t:-:half.csv: not found"},
 	}},
 	{"more chunks", changeImport(importHalf, func(im *Import) { im.Chunks++ }), []Breach{
@@ -1091,10 +1091,10 @@ var changeDamage = []damage{
 	{"number to come", changeRow(rowA, func(o *Observation) { o.Seq = 9 }), []Breach{
 		{"obs", rowA, "its change 9 is missing in bucket change, or leads elsewhere"},
 		{"change", changeA, "it leads to no observation of this number"},
-		{"meta", []byte("change"), "it says 4, and 9 is in use"},
+		{"meta", []byte("change"), "it says 7, and 9 is in use"},
 	}},
 	{"sequence", put(bucketMeta, []byte("change"), i64(3)), []Breach{
-		{"meta", []byte("change"), "it says 3, and 4 is in use"},
+		{"meta", []byte("change"), "it says 3, and 7 is in use"},
 	}},
 	{"cursor: garbage", put(bucketCursor, cursorS, garbage), []Breach{
 		{"cursor", cursorS, "it cannot be read: record has an unknown version"},
@@ -1108,8 +1108,8 @@ var changeDamage = []damage{
 	{"cursor: of no file", copyTo(bucketCursor, cursorS, []byte("s")), []Breach{
 		{"cursor", []byte("s"), "its key is not a source and a path"},
 	}},
-	{"cursor: ahead", changeCursor(func(f *FileCursor) { f.After.seq = 5 }), []Breach{
-		{"meta", []byte("change"), "it says 4, and 5 is in use"},
+	{"cursor: ahead", changeCursor(func(f *FileCursor) { f.After.seq = 8 }), []Breach{
+		{"meta", []byte("change"), "it says 7, and 8 is in use"},
 	}},
 	{"cursor: rows of no bytes", changeCursor(func(f *FileCursor) { f.Bytes = 0 }), []Breach{
 		{"cursor", cursorS, "it says 1 rows in 0 bytes"},

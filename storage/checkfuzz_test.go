@@ -61,6 +61,10 @@ var undetectable = []struct {
 	{bucketJob, "what only people read, what the key leaves out, and what limits count since a person's retry", both(readJob)},
 	{bucketAttempt, "what only people read: of an attempt the store needs outcome, bytes, page and rules", both(readAttempt)},
 	{bucketObservation, "which fields had no match is the parser's word; events of later revisions may be deleted", both(readRow)},
+	{bucketObservation, "no event tells of a row of its own where a window is replaced, and a row does not say its place", func(e edit) bool {
+		return bytes.HasPrefix(e.key, []byte("u\x00")) && e.before != nil && e.after != nil && wholeRow(e)
+	}},
+	{bucketStaged, "a row does not say its place", wholeRow},
 	{bucketEvent, "what only people read of an earlier revision or a job; deleted events leave nothing to miss them", func(e edit) bool {
 		return isCopy(e) || both(readEvent)(e)
 	}},
@@ -183,6 +187,17 @@ func readRow(key, v []byte) any {
 	o.Missing = nil
 	o.Revision = min(o.Revision, 1)
 	return *o
+}
+
+// wholeRow reports whether a whole row was written over another, or to another
+// place.
+func wholeRow(e edit) bool {
+	for _, v := range [][]byte{e.before, e.after} {
+		if _, err := readObservation(rowP, v); v != nil && err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 func readEvent(key, v []byte) any {

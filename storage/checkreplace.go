@@ -9,6 +9,12 @@ import (
 // could stand in bucket obs.
 func (c *checker) staged() {
 	c.eachOwned(bucketStaged, func(k, v []byte, j *Job, place []byte) {
+		if len(place) == 0 {
+			if !bytes.Equal(v, appendU32(nil, c.rowsUnder(k))) {
+				c.breach(bucketStaged, k, "it says another number of rows than job %d has staged", j.ID)
+			}
+			return
+		}
 		o, err := readObservation(place, v)
 		if err != nil {
 			c.unreadable(bucketStaged, k, err)
@@ -32,11 +38,24 @@ func (c *checker) live() {
 		if len(v) > 0 {
 			c.breach(bucketLive, k, "it has a value")
 		}
+		if len(place) == 0 {
+			return
+		}
 		o, err := readObservation(place, c.tx.get(bucketObservation, place))
 		if err != nil || o.Job != j.Key.String() {
 			c.breach(bucketLive, k, "job %d has no such observation", j.ID)
 		}
 	})
+}
+
+// rowsUnder counts the rows that stand behind a job's own place in bucket staged.
+func (c *checker) rowsUnder(job []byte) (n uint32) {
+	cursor := c.tx.bucket(bucketStaged).Cursor()
+	cursor.Seek(job)
+	for k, _ := cursor.Next(); bytes.HasPrefix(k, job); k, _ = cursor.Next() {
+		n++
+	}
+	return n
 }
 
 // owner wants a row with a window in its key to stand in bucket live.
@@ -46,8 +65,8 @@ func (c *checker) owner(k []byte, o *Observation, j *Job) {
 	}
 }
 
-// eachOwned calls fn with each row in bucket staged or live, and with its job,
-// whose own place must be there and empty.
+// eachOwned calls fn with each entry in bucket staged or live, and with its job,
+// whose own place must be there.
 func (c *checker) eachOwned(id bucket, fn func(k, v []byte, j *Job, place []byte)) {
 	c.each(id, func(k, v []byte) {
 		if len(k) < 16 {
@@ -60,13 +79,10 @@ func (c *checker) eachOwned(id bucket, fn func(k, v []byte, j *Job, place []byte
 		case j == nil:
 		case j.Run == 0 || !bytes.HasPrefix(k, idKey(j.Run)):
 			c.breach(id, k, "job %d is of run %d", j.ID, j.Run)
-		case len(place) > 0:
-			if c.tx.get(id, k[:16]) == nil {
-				c.breach(id, k, "the place of job %d itself is missing", j.ID)
-			}
+		case c.tx.get(id, k[:16]) == nil:
+			c.breach(id, k, "the place of job %d itself is missing", j.ID)
+		default:
 			fn(k, v, j, place)
-		case len(v) > 0:
-			c.breach(id, k, "it has a value")
 		}
 	})
 }

@@ -113,8 +113,8 @@ func (o *Observation) readKey(key []byte) error {
 }
 
 // row is a record of a job's commit as an observation. Of a job that has no
-// window, or that a store older than runs has made, it has no window in its key,
-// whatever the mode.
+// window in its key, or that a store older than runs has made, it has none in its
+// own, whatever the mode.
 func (tx *Tx) row(j *Job, r NewObservation, c *Completion) *Observation {
 	o := &Observation{
 		Key: JobKey{Source: j.Key.Source, Target: r.Key, Country: j.Key.Country, Scope: j.Key.Scope, Version: j.Key.Version},
@@ -130,7 +130,7 @@ func (tx *Tx) row(j *Job, r NewObservation, c *Completion) *Observation {
 
 // windowed reports whether the rows of a job have its window in their keys.
 func (c *Completion) windowed(j *Job) bool {
-	return (c.Mode == WriteAppend || c.Mode == WriteReplace) && j.Run != 0 && !j.Window.IsZero()
+	return (c.Mode == WriteAppend || c.Mode == WriteReplace) && j.Run != 0 && !j.Key.Window.IsZero()
 }
 
 // observe writes one row of a job's commit by the rules of its mode. Which of

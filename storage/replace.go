@@ -24,15 +24,15 @@ func (tx *Tx) stage(j *Job, rows []*Observation) error {
 	if err := tx.clear(bucketStaged, job); err != nil {
 		return err
 	}
-	if err := tx.insert(bucketStaged, job, nil); err != nil {
-		return err
-	}
+	places := map[string]bool{}
 	for _, o := range rows {
-		if err := tx.put(bucketStaged, rowKey(j.Run, j.ID, observationKey(o.Key)), o.encode()); err != nil {
+		place := observationKey(o.Key)
+		places[string(place)] = true
+		if err := tx.put(bucketStaged, rowKey(j.Run, j.ID, place), o.encode()); err != nil {
 			return err
 		}
 	}
-	return nil
+	return tx.insert(bucketStaged, job, appendU32(nil, uint32(len(places))))
 }
 
 // Staged reports whether rows of a job, or that it brought none, wait for the
