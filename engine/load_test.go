@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"semel/engine/fetch"
@@ -262,13 +263,15 @@ func TestTunnelsOfSessions(t *testing.T) {
 	for _, scheme := range []string{"http", "socks5"} {
 		for keep, want := range map[time.Duration]int{0: 2, time.Hour: 1} {
 			b := startBehind(t, true, gateway.Options{}, thing)
-			src := source(t, 2)
-			src.URL = template(t, "https://example.com/p/{id}")
-			e := b.engine(t, scheme, "p", keep, src)
-			e.opts.Workers = 1 // one after the other
-			if sum := b.runOnce(t, e); sum.Completed != 2 {
-				t.Fatalf("%+v", sum)
-			}
+			keeping(t, func(t *testing.T) {
+				src := source(t, 2)
+				src.URL = template(t, "https://example.com/p/{id}")
+				e := b.engine(t, scheme, "p", keep, src)
+				e.opts.Workers = 1 // one after the other
+				if sum := b.runOnce(t, e); sum.Completed != 2 {
+					t.Fatalf("%+v", sum)
+				}
+			})
 			exits := map[string]bool{}
 			seen := b.gateway.Stats()
 			for _, c := range seen.Conns {
@@ -280,6 +283,11 @@ func TestTunnelsOfSessions(t *testing.T) {
 		}
 	}
 }
+
+// keeping runs an engine that is to keep its connections. net/http gives one up
+// if it does not hear within 50 ms of its own clock that the request is written,
+// whose answer it has; in a bubble that clock stands while a connection is open.
+func keeping(t *testing.T, run func(*testing.T)) { synctest.Test(t, run) }
 
 // A wrong password costs two requests and no attempt, whatever way it takes.
 func TestWrongPasswordOverTheWire(t *testing.T) {

@@ -340,16 +340,20 @@ func TestWorkflowThroughAGateway(t *testing.T) {
 		sessions = append(sessions, session)
 		return gateway.Login{Session: session}, ok
 	}})
-	s := openStore(t)
-	src := source(t, 1)
-	src.Proxies, src.Sticky, src.URL = []string{"home"}, time.Minute, template(t, site.URL+"/a")
-	for _, name := range []string{"a", "b", "c"} {
-		src.Steps = append(src.Steps, Step{Name: name, URL: template(t, site.URL+"/"+name)})
-	}
-	src.Retry = map[storage.Category]RetryPolicy{storage.CategoryServerError: {Base: time.Millisecond}}
-	opts := options(s, nil, src)
-	opts.Proxies = []Proxy{gatewayProxy(t, gw.URL())}
-	runOnce(t, opts)
+	var j *storage.Job
+	keeping(t, func(t *testing.T) {
+		s := openStore(t)
+		src := source(t, 1)
+		src.Proxies, src.Sticky, src.URL = []string{"home"}, time.Minute, template(t, site.URL+"/a")
+		for _, name := range []string{"a", "b", "c"} {
+			src.Steps = append(src.Steps, Step{Name: name, URL: template(t, site.URL+"/"+name)})
+		}
+		src.Retry = map[storage.Category]RetryPolicy{storage.CategoryServerError: {Base: time.Millisecond}}
+		opts := options(s, nil, src)
+		opts.Proxies = []Proxy{gatewayProxy(t, gw.URL())}
+		runOnce(t, opts)
+		j, _ = job(t, s, "001")
+	})
 	if got := strings.Join(cookies, ", "); got != "/a , /b n=1, /c n=1, /a , /b n=4, /c n=4" {
 		t.Errorf("cookies %s", got)
 	}
@@ -360,7 +364,6 @@ func TestWorkflowThroughAGateway(t *testing.T) {
 	if len(stats.Conns) != 2 {
 		t.Errorf("%d connections for two executions", len(stats.Conns))
 	}
-	j, _ := job(t, s, "001")
 	if j.State != storage.StateComplete || j.BytesUp+j.BytesDown != stats.Up+stats.Down || j.BytesDown < 50_000 {
 		t.Errorf("the job counts %d and %d bytes, the gateway %d and %d", j.BytesUp, j.BytesDown, stats.Up, stats.Down)
 	}
