@@ -57,11 +57,13 @@ func TestOneExitForEachSession(t *testing.T) {
 	if one, other := ask("U"), ask("U"); one == other {
 		t.Error("two connections without a session have one exit")
 	}
-	kept := client(t, withLogin(g.URL(), "U", "P"), nil)
-	first, _, _ := exitsOf(t, kept, site.URL)
-	if second, _, _ := exitsOf(t, kept, site.URL); first != second {
-		t.Error("one connection has two exits")
-	}
+	keeping(func(t *testing.T) {
+		kept := client(t, withLogin(g.URL(), "U", "P"), nil)
+		first, _, _ := exitsOf(t, kept, site.URL)
+		if second, _, _ := exitsOf(t, kept, site.URL); first != second {
+			t.Error("one connection has two exits")
+		}
+	})(t)
 	if seen := g.Stats().Conns; seen[0].Exit != a || seen[1].Exit != b {
 		t.Errorf("the counts say %+v", seen)
 	}
