@@ -95,8 +95,8 @@ type Gateway struct {
 	tries     map[string]int
 	stats     Stats
 	conns     []*clientConn
-	open      map[net.Conn]bool
-	exits     map[string]exit // by session
+	open      map[net.Conn]bool // true: a client's, false: a site's
+	exits     map[string]exit   // by session
 	exitsMade int
 }
 
@@ -149,13 +149,21 @@ func (g *Gateway) SOCKSURL() string { return "socks5://" + g.Addr() }
 func (g *Gateway) Close() {
 	g.cancel()
 	g.listener.Close()
-	g.mu.Lock()
-	for c := range g.open {
-		c.Close()
-	}
-	g.mu.Unlock()
+	g.closeOpen(true) // first: a client that heard of its site's end would say more, and it would count
+	g.closeOpen(false)
 	g.running.Wait()
 	g.upstream.CloseIdleConnections()
+}
+
+// closeOpen ends the connections of all clients, or those to all sites.
+func (g *Gateway) closeOpen(clients bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for c, client := range g.open {
+		if client == clients {
+			c.Close()
+		}
+	}
 }
 
 // Stats returns a copy of the counters.
@@ -213,7 +221,7 @@ func (g *Gateway) accept() {
 			continue // out of descriptors, or a client that was gone at once
 		}
 		c := &clientConn{Conn: inner}
-		if !g.track(inner) {
+		if !g.track(inner, true) {
 			inner.Close()
 			return
 		}
@@ -228,13 +236,13 @@ func (g *Gateway) accept() {
 }
 
 // track keeps a connection for Close to end; false if that has begun.
-func (g *Gateway) track(c net.Conn) bool {
+func (g *Gateway) track(c net.Conn, client bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.ctx.Err() != nil {
 		return false
 	}
-	g.open[c] = true
+	g.open[c] = client
 	return true
 }
 

@@ -10,7 +10,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -445,4 +447,40 @@ func TestBytesAreCountedBeforeTheyArrive(t *testing.T) {
 	if n, err := c.Write(make([]byte, 10)); n != 5 || err == nil || c.down.Load() != 5 {
 		t.Errorf("wrote %d (%v), counted %d", n, err, c.down.Load())
 	}
+}
+
+// lastToEnd is a site's connection that does something before it ends.
+type lastToEnd struct {
+	net.Conn
+	before func()
+}
+
+func (c *lastToEnd) Close() error {
+	c.before()
+	return c.Conn.Close()
+}
+
+// Close takes nothing more from a client, such as its good-bye to the site:
+// whoever compares counts would find bytes that the client does not know of.
+func TestCloseEndsClientsFirst(t *testing.T) {
+	var client net.Conn
+	site, far := net.Pipe()
+	defer far.Close()
+	inner := &lastToEnd{site, sync.OnceFunc(func() {
+		_ = client.SetReadDeadline(time.Now().Add(10 * time.Second)) // reached only where the order is wrong
+		if _, err := io.Copy(io.Discard, client); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("the site's connection ended before the client's")
+		}
+	})}
+	g := start(t, Options{Dial: func(context.Context, string, string) (net.Conn, error) { return inner, nil }})
+	client, err := net.Dial("tcp", g.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	fmt.Fprint(client, "CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\nhello")
+	if _, err := io.ReadFull(far, make([]byte, len("hello"))); err != nil { // the tunnel is there
+		t.Fatal(err)
+	}
+	g.Close()
 }

@@ -162,7 +162,7 @@ func (g *Gateway) connect(c *clientConn, r *bufio.Reader, req *http.Request, see
 
 // tunnel copies both ways until one side ends.
 func (g *Gateway) tunnel(c *clientConn, r *bufio.Reader, site net.Conn, f Fault, seen Request) {
-	if !g.track(site) {
+	if !g.track(site, false) {
 		site.Close()
 		return
 	}
