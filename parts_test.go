@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -24,15 +25,20 @@ import (
 // partUser and partPassword are the login that the real proxies ask for.
 const partUser, partPassword = "lemur", "ocelot-7431"
 
-// freePort is a port that nobody listens on.
+// freePort is a port that nobody listens on, of those that systems do not give
+// out themselves (on Linux from 32768): one of these could be another test's
+// before the part listens there.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := 20_000 + mathrand.IntN(12_000)
+		if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("there is no free port")
+	return 0
 }
 
 // startPart runs a server in the foreground until the test ends, and waits
