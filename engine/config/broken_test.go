@@ -11,7 +11,7 @@ import (
 )
 
 // environment is what the secrets of testdata refer to.
-var environment = map[string]string{"USER_SET": "fine", "TWO_LINES": "hunter1\nhunter2"}
+var environment = map[string]string{"USER_SET": "fine", "TWO_LINES": "hunter1\nhunter2", "TWO_WORDS": "hunter1 hunter2"}
 
 // TestBroken loads each broken config and expects exactly the faults that its
 // first lines state as "# want:LINE: …".

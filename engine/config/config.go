@@ -26,6 +26,7 @@ type Config struct {
 	File    string // as it was given to Load; messages name it so
 	Store   Store
 	Engine  Engine
+	Server  Server
 	Hosts   []Host   // in the file's order; one of them is named "*"
 	Proxies []Proxy  // in the file's order
 	Sources []Source // in the file's order

@@ -51,8 +51,19 @@ func TestEmptyFileIsDefault(t *testing.T) {
 	want := Default()
 	want.File = c.File
 	want.Store.Path = filepath.Join(filepath.Dir(c.File), "semel.db")
-	if diff := cmp.Diff(want, c); diff != "" {
+	if diff := cmp.Diff(want, c, cmp.AllowUnexported(Secret{})); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestServer(t *testing.T) {
+	for listen, token := range map[string]string{
+		"": "", "127.0.0.1:7467": "", "[::1]:0": "", "localhost:7467": "", "LocalHost:80": "env:T", "0.0.0.0:7467": "env:T", ":7467": "env:T", "box.lan:7467": "env:T",
+	} {
+		c := mustLoad(t, fmt.Sprintf("version = 1\n[server]\nlisten = %q\ntoken = %q\n", listen, token), nil)
+		if c.Server.Listen != listen || (c.Server.Token == Secret{}) != (token == "") || token != "" && c.Server.Token.Reveal() != "secret-of-T" {
+			t.Errorf("%q, %q: %+v", listen, token, c.Server)
+		}
 	}
 }
 
@@ -351,8 +362,8 @@ func TestExampleLoads(t *testing.T) {
 		t.Errorf("the example's engine is not the default (-default +example):\n%s", diff)
 	}
 	want.Store.Path = filepath.Join(filepath.Dir(c.File), want.Store.Path)
-	if c.Hosts[0] != want.Hosts[0] || c.Store != want.Store {
-		t.Errorf("the example's pacing or store is not the default: %+v %+v", c.Hosts[0], c.Store)
+	if c.Hosts[0] != want.Hosts[0] || c.Store != want.Store || c.Server != want.Server {
+		t.Errorf("the example's pacing, store or server is not the default: %+v %+v %+v", c.Hosts[0], c.Store, c.Server)
 	}
 	got, source := c.Sources[0], defaultSource()
 	if got.Timeout != source.Timeout || got.Gone != source.Gone || got.Write != source.Write || got.Limits != source.Limits || got.Priority != 0 {

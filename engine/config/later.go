@@ -1,22 +1,7 @@
 package config
 
-import "net"
-
 // This file reads the settings that nothing acts on yet. They are as strict as
 // the others, and then refused, unless they say "off".
-
-// laterText reads a text that valid accepts, or "" for off.
-func (t *table) laterText(name, want string, valid func(string) bool) {
-	var text string
-	if !t.text(name, &text) || text == "" {
-		return
-	}
-	if !valid(text) {
-		t.l.wrong(t.get(name), "must be %s", want)
-		return
-	}
-	t.l.notYet(t.get(name))
-}
 
 // laterTexts reads a list of texts, empty for off.
 func (t *table) laterTexts(name string) {
@@ -24,29 +9,6 @@ func (t *table) laterTexts(name string) {
 	if t.texts(name, &list) && len(list) > 0 {
 		t.l.notYet(t.get(name))
 	}
-}
-
-// laterSecret reads a reference to a secret, or "" for off. The secret is left
-// alone.
-func (t *table) laterSecret(name string) {
-	n := t.get(name)
-	if n == nil || n.scalar == "" {
-		return
-	}
-	if text, _ := n.scalar.(string); !isReference(text) {
-		t.l.fault(n, "%s", literalSecret)
-		return
-	}
-	t.l.notYet(n)
-}
-
-func (l *loader) server(t *table) {
-	t.laterText("listen", `an address such as "127.0.0.1:7467"`, func(text string) bool {
-		_, port, err := net.SplitHostPort(text)
-		return err == nil && port != ""
-	})
-	t.laterSecret("token")
-	t.done()
 }
 
 // sinkEvents are what a sink can ask for.

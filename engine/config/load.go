@@ -76,7 +76,7 @@ func (l *loader) config(root *node, c *Config) {
 	l.version(t)
 	l.store(t.sub("store", "store"), &c.Store)
 	l.engine(t.sub("engine", "engine"), &c.Engine)
-	l.server(t.sub("server", "server"))
+	l.server(t.sub("server", "server"), &c.Server)
 	l.hosts(t.sub("host", "hosts"), c)
 	l.proxies(t.sub("proxy", "proxies"), c)
 	l.sinks(t.sub("sink", "sinks"))
