@@ -32,11 +32,7 @@ func (t *targetFlags) target(s *config.Source) (intake.Target, error) {
 	if err != nil {
 		return intake.Target{}, err
 	}
-	if t.url != "" && s.URL.IsZero() {
-		// As a row of a file of URLs has it, so that templates may use {url}.
-		return intake.Target{Vars: append(vars, intake.Var{Name: "url", Value: t.url})}, nil
-	}
-	return intake.Target{Vars: vars, URL: t.url}, nil
+	return s.ByHand(t.url, vars), nil
 }
 
 func parseVars(texts []string) (intake.Vars, error) {

@@ -51,10 +51,11 @@ type Identity struct {
 
 // Target is one thing to collect: its variables, and where they stand.
 type Target struct {
-	Vars Vars
-	URL  string // given by hand in the place of the source's template; "": none
-	File string // "" for targets that no file holds
-	Line int    // first line of its row, from 1; 0: unknown
+	Vars    Vars
+	URL     string // given by hand in the place of the source's template; "": none
+	Country string // the same for its country
+	File    string // "" for targets that no file holds
+	Line    int    // first line of its row, from 1; 0: unknown
 }
 
 // Job is what a target in a window becomes.
@@ -85,6 +86,16 @@ func (e *RowError) Error() string {
 		return fmt.Sprintf("line %d: %s", e.Line, e.Reason)
 	}
 	return e.Reason
+}
+
+// ByHand is the target that somebody names by its URL (in place of the source's
+// template; "": none), by variables, or by both.
+func (s *Source) ByHand(url string, vars Vars) Target {
+	if url != "" && s.URL.IsZero() {
+		// As a row of a file of URLs has it, so that templates may use {url}.
+		return Target{Vars: append(vars, Var{"url", url})}
+	}
+	return Target{Vars: vars, URL: url}
 }
 
 // Job makes the job of a target in a window (its start, cut to whole seconds;
@@ -135,7 +146,7 @@ func (s *Source) job(t Target) (Job, error) {
 	if job.Key.Target, err = s.targetKey(job.URL, t.Vars); err != nil {
 		return Job{}, fmt.Errorf("key: %w", err)
 	}
-	if job.Country, err = expandCountry(s.Country, t.Vars); err != nil {
+	if job.Country, err = s.country(t); err != nil {
 		return Job{}, fmt.Errorf("country: %w", err)
 	}
 	if job.Scope, err = s.Scope.Expand(t.Vars, Plain); err != nil {
@@ -185,11 +196,12 @@ func expandFull(t Template, vars Vars, mode Mode) (string, error) {
 	return t.Expand(vars, mode)
 }
 
-// expandCountry gives an ISO-2 code in upper case, or "" for any country.
-func expandCountry(t Template, vars Vars) (string, error) {
-	text, err := t.Expand(vars, Plain)
-	if err != nil {
-		return "", err
+// country gives an ISO-2 code in upper case, or "" for any country.
+func (s *Source) country(t Target) (text string, err error) {
+	if text = t.Country; text == "" {
+		if text, err = s.Country.Expand(t.Vars, Plain); err != nil {
+			return "", err
+		}
 	}
 	text = strings.ToUpper(strings.TrimSpace(text))
 	if text != "" && !ValidCountry(text) {

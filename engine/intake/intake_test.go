@@ -146,6 +146,32 @@ func TestJobByURL(t *testing.T) {
 	}
 }
 
+// A target named by hand: a URL that the source has no template for is its
+// variable, a country goes before the source's.
+func TestByHand(t *testing.T) {
+	urls := Source{Name: "s", Key: tmpl(t, "{url}"), ParserVersion: 1, Identity: Identity{Country: true}}
+	shop := catalog(t)
+	for _, test := range []struct {
+		source Source
+		target Target
+		want   string
+	}{
+		{urls, urls.ByHand("https://example.com/a", nil), "s:https%3A//example.com/a:-:-:-:-"},
+		{shop, shop.ByHand("https://example.com/other", Vars{{"sku", "1"}, {"country", "us"}}), "catalog:1:US:-:acme:v3"},
+		{shop, Target{Vars: Vars{{"sku", "1"}, {"country", "us"}}, Country: " de"}, "catalog:1:DE:-:acme:v3"},
+		{shop, Target{Vars: Vars{{"sku", "1"}}, Country: "{x}"}, `country: "{X}" is not a two-letter country code`},
+	} {
+		job, err := test.source.Job(test.target, time.Time{})
+		got := job.Key.String()
+		if err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("%+v: %s, want %s", test.target, got, test.want)
+		}
+	}
+}
+
 func TestJobFaults(t *testing.T) {
 	long := strings.Repeat("x", MaxKeyBytes)
 	for _, test := range []struct {

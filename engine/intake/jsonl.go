@@ -9,9 +9,9 @@ import (
 	"strconv"
 )
 
-// parseObject reads a line of a JSONL file: a flat object, its keys in order.
-// Numbers keep their text; null is the same as no key.
-func parseObject(line []byte) (Vars, error) {
+// ParseVars reads a target's variables as a line of a JSONL file has them: a flat
+// object, its keys in order. Numbers keep their text; null is the same as no key.
+func ParseVars(line []byte) (Vars, error) {
 	if len(line) == 0 {
 		return nil, nil
 	}

@@ -81,7 +81,7 @@ func (r *Reader) start(kind Kind, file io.Reader) error {
 	case CSV:
 		return r.startCSV(in)
 	case JSONL:
-		r.next = (&lines{in: in, path: r.path, parse: parseObject}).next
+		r.next = (&lines{in: in, path: r.path, parse: ParseVars}).next
 	case TXT:
 		r.names = []string{"url"}
 		r.next = (&lines{in: in, path: r.path, parse: parseURLLine}).next
