@@ -25,6 +25,7 @@ import (
 	"io"
 	"time"
 
+	"semel/engine/intake"
 	"semel/storage"
 )
 
@@ -69,6 +70,9 @@ type Service interface {
 	// Backup copies the store and its kept pages to the file at path, which is
 	// of the process that holds the store, and to a folder beside it.
 	Backup(ctx context.Context, path string) (BackupResult, error)
+	// Submit makes one job, or finds it. Errors: ErrUnknownSource, ErrBadRequest,
+	// ErrInFlight, storage.ErrKeyReused.
+	Submit(ctx context.Context, s Submission) (Submitted, error)
 }
 
 // JobFilter says which jobs to list; zero fields let all through.
@@ -76,7 +80,8 @@ type JobFilter struct {
 	Source   string
 	State    storage.JobState
 	Category storage.Category
-	Limit    int // 0: no limit
+	Window   intake.WindowArg // with Source, by its schedule; of jobs without a window none
+	Limit    int              // 0: no limit
 }
 
 // Selection names jobs one by one, all of them or none, or all that match.

@@ -213,6 +213,7 @@ func (f JobFilter) values() url.Values {
 	set("source", f.Source)
 	set("state", string(f.State))
 	set("category", string(f.Category))
+	set("window", f.Window.String())
 	if f.Limit != 0 {
 		set("limit", strconv.Itoa(f.Limit))
 	}
@@ -229,9 +230,13 @@ func (c *Client) value(ctx context.Context, method, path string, body, v any) er
 	if err != nil {
 		return err
 	}
+	return readValue(resp, v)
+}
+
+func readValue(resp *http.Response, v any) error {
 	defer resp.Body.Close()
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(v); err != nil {
-		return cut(ctx, err)
+		return cut(resp.Request.Context(), err)
 	}
 	return nil
 }
@@ -300,8 +305,16 @@ func eachLine[T any](fn func(T) error) func(io.Reader) error {
 	}
 }
 
-// do sends one request, and makes an error of an answer that is a problem.
+// do asks for one thing.
 func (c *Client) do(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	r, err := c.request(ctx, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	return c.send(r)
+}
+
+func (c *Client) request(ctx context.Context, method, path string, body any) (*http.Request, error) {
 	var content bytes.Buffer
 	if body != nil {
 		if err := json.NewEncoder(&content).Encode(body); err != nil {
@@ -313,11 +326,19 @@ func (c *Client) do(ctx context.Context, method, path string, body any) (*http.R
 		return nil, fmt.Errorf("making a request: %w", err)
 	}
 	r.Header.Set("TE", "trailers")
+	if body != nil {
+		r.Header.Set("Content-Type", jsonType)
+	}
+	return r, nil
+}
+
+// send makes an error of an answer that is a problem.
+func (c *Client) send(r *http.Request) (*http.Response, error) {
 	resp, err := c.transport.RoundTrip(r)
 	if err != nil {
-		return nil, cut(ctx, err)
+		return nil, cut(r.Context(), err)
 	}
-	if resp.StatusCode == http.StatusOK {
+	if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusCreated {
 		return resp, nil
 	}
 	defer resp.Body.Close()

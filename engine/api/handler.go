@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"semel/engine/intake"
 	"semel/storage"
 )
 
@@ -37,25 +39,27 @@ type health struct {
 	Owner
 }
 
-// handler answers the API for a Local.
-type handler struct {
+// Handler answers the HTTP API of a store to callers on this machine, who may
+// do all that its owner may. Network is the part of it for others.
+type Handler struct {
 	local *Local
 	owner Owner
-	mux   *http.ServeMux
+
+	all     routes
+	network routes // of all, what names no file of this machine and holds up nobody
 }
 
 // NewHandler answers the HTTP API for a store that this process holds. owner is
 // the name under which it holds leases, "" where it runs no jobs.
-func NewHandler(l *Local, owner string) http.Handler {
-	h := &handler{
+func NewHandler(l *Local, owner string) *Handler {
+	h := &Handler{
 		local: l,
 		owner: Owner{PID: os.Getpid(), Name: owner, Store: l.Store.Path(), Started: time.Now().UTC()},
-		mux:   http.NewServeMux(),
 	}
 	for pattern, serve := range map[string]endpoint{
-		"GET /healthz":                  h.healthz,
 		"GET /readyz":                   h.readyz,
 		"GET /v1/status":                h.status,
+		"POST /v1/jobs":                 h.submit,
 		"GET /v1/jobs":                  h.jobs,
 		"GET /v1/jobs/{id}":             h.job,
 		"POST /v1/jobs/{id}/retry":      h.retry,
@@ -63,22 +67,35 @@ func NewHandler(l *Local, owner string) http.Handler {
 		"POST /v1/jobs/retry":           h.retry,
 		"POST /v1/jobs/cancel":          h.cancel,
 		"GET /v1/observations/{source}": h.observations,
-		"GET /v1/verify":                h.verify,
-		"GET /v1/verify/{source}":       h.verifyTwice,
-		"GET /v1/checksums":             h.checksums,
-		"POST /v1/backup":               h.backup,
 	} {
-		h.mux.Handle(pattern, serve)
+		h.all.Handle(pattern, serve)
+		h.network.Handle(pattern, serve)
+	}
+	h.network.Handle("GET /healthz", endpoint(h.alive))
+	for pattern, serve := range map[string]endpoint{
+		"GET /healthz":            h.healthz,
+		"GET /v1/verify":          h.verify,
+		"GET /v1/verify/{source}": h.verifyTwice,
+		"GET /v1/checksums":       h.checksums,
+		"POST /v1/backup":         h.backup,
+	} {
+		h.all.Handle(pattern, serve)
 	}
 	return h
 }
 
-// ServeHTTP implements http.Handler. What the mux itself answers, a path or a
-// method that there is not, becomes a problem.
-func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	refuse, pattern := h.mux.Handler(r)
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.all.ServeHTTP(w, r) }
+
+// routes is a mux whose own answers, to a path or a method that there is not,
+// are problems.
+type routes struct{ http.ServeMux }
+
+// ServeHTTP implements http.Handler.
+func (m *routes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	refuse, pattern := m.Handler(r)
 	if pattern != "" {
-		h.mux.ServeHTTP(w, r)
+		m.ServeMux.ServeHTTP(w, r)
 		return
 	}
 	mute := &muted{ResponseWriter: w}
@@ -158,9 +175,12 @@ func (w *response) fail(r *http.Request, err error) {
 	w.Header().Set(trailerProblem, text)
 }
 
+// jsonType is the media type of one value.
+const jsonType = "application/json"
+
 // answer sends one value.
 func answer(w *response, status int, v any) error {
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", jsonType)
 	w.begin(status)
 	return json.NewEncoder(w).Encode(v)
 }
@@ -217,22 +237,30 @@ func jobLines(w *response, list func(func(Job) error) error) error {
 	})
 }
 
-func (h *handler) healthz(w *response, _ *http.Request) error {
+func (h *Handler) healthz(w *response, _ *http.Request) error {
 	if h.local.Store.Err() != nil {
 		return answer(w, http.StatusServiceUnavailable, health{"stopped", h.owner})
 	}
 	return answer(w, http.StatusOK, health{"ok", h.owner})
 }
 
+// alive is healthz for those whom it does not concern who the owner is.
+func (h *Handler) alive(w *response, _ *http.Request) error {
+	if h.local.Store.Err() != nil {
+		return answer(w, http.StatusServiceUnavailable, map[string]string{"status": "stopped"})
+	}
+	return answer(w, http.StatusOK, map[string]string{"status": "ok"})
+}
+
 // readyz answers whether jobs can be asked for and changed.
-func (h *handler) readyz(w *response, _ *http.Request) error {
+func (h *Handler) readyz(w *response, _ *http.Request) error {
 	if err := h.local.Store.View(func(*storage.Tx) error { return nil }); err != nil {
 		return err
 	}
 	return answer(w, http.StatusOK, map[string]string{"status": "ready"})
 }
 
-func (h *handler) status(w *response, r *http.Request) error {
+func (h *Handler) status(w *response, r *http.Request) error {
 	estimate, err := parseEstimate(r.URL.Query())
 	if err != nil {
 		return err
@@ -247,7 +275,7 @@ func (h *handler) status(w *response, r *http.Request) error {
 	return answer(w, http.StatusOK, s)
 }
 
-func (h *handler) jobs(w *response, r *http.Request) error {
+func (h *Handler) jobs(w *response, r *http.Request) error {
 	f, err := parseFilter(r.URL.Query())
 	if err != nil {
 		return err
@@ -255,7 +283,7 @@ func (h *handler) jobs(w *response, r *http.Request) error {
 	return jobLines(w, func(fn func(Job) error) error { return h.local.Jobs(r.Context(), f, fn) })
 }
 
-func (h *handler) job(w *response, r *http.Request) error {
+func (h *Handler) job(w *response, r *http.Request) error {
 	story, err := h.local.Job(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return err
@@ -263,7 +291,7 @@ func (h *handler) job(w *response, r *http.Request) error {
 	return answer(w, http.StatusOK, story)
 }
 
-func (h *handler) retry(w *response, r *http.Request) error {
+func (h *Handler) retry(w *response, r *http.Request) error {
 	s, err := selection(w, r)
 	if err != nil {
 		return err
@@ -271,7 +299,7 @@ func (h *handler) retry(w *response, r *http.Request) error {
 	return jobLines(w, func(fn func(Job) error) error { return h.local.Retry(r.Context(), s, fn) })
 }
 
-func (h *handler) cancel(w *response, r *http.Request) error {
+func (h *Handler) cancel(w *response, r *http.Request) error {
 	s, err := selection(w, r)
 	if err != nil {
 		return err
@@ -279,7 +307,7 @@ func (h *handler) cancel(w *response, r *http.Request) error {
 	return jobLines(w, func(fn func(Job) error) error { return h.local.Cancel(r.Context(), s, fn) })
 }
 
-func (h *handler) observations(w *response, r *http.Request) error {
+func (h *Handler) observations(w *response, r *http.Request) error {
 	request := ExportRequest{Source: r.PathValue("source")}
 	for name, values := range r.URL.Query() {
 		var err error
@@ -293,21 +321,21 @@ func (h *handler) observations(w *response, r *http.Request) error {
 	return lines(w, func(out *bufio.Writer) (any, error) { return h.local.Export(r.Context(), request, out) })
 }
 
-func (h *handler) verify(w *response, r *http.Request) error {
+func (h *Handler) verify(w *response, r *http.Request) error {
 	return lines(w, func(out *bufio.Writer) (any, error) {
 		enc := json.NewEncoder(out)
 		return h.local.Verify(r.Context(), func(b Breach) error { return enc.Encode(b) })
 	})
 }
 
-func (h *handler) verifyTwice(w *response, r *http.Request) error {
+func (h *Handler) verifyTwice(w *response, r *http.Request) error {
 	return lines(w, func(out *bufio.Writer) (any, error) {
 		enc := json.NewEncoder(out)
 		return h.local.VerifyTwice(r.Context(), r.PathValue("source"), func(u Unlike) error { return enc.Encode(u) })
 	})
 }
 
-func (h *handler) checksums(w *response, r *http.Request) error {
+func (h *Handler) checksums(w *response, r *http.Request) error {
 	sums, err := h.local.Checksums(r.Context())
 	if err != nil {
 		return err
@@ -320,7 +348,7 @@ type backupRequest struct {
 	Path string `json:"path"`
 }
 
-func (h *handler) backup(w *response, r *http.Request) error {
+func (h *Handler) backup(w *response, r *http.Request) error {
 	var request backupRequest
 	if err := readBody(w, r, &request); err != nil {
 		return err
@@ -342,6 +370,10 @@ func parseFilter(query url.Values) (f JobFilter, err error) {
 			f.State = storage.JobState(value)
 		case "category":
 			f.Category = storage.Category(value)
+		case "window":
+			if f.Window, err = intake.ParseWindow(value); err != nil {
+				return f, fmt.Errorf("%w: %w", ErrBadRequest, err)
+			}
 		case "limit":
 			if f.Limit, err = strconv.Atoi(value); err != nil || f.Limit < 0 {
 				return f, fmt.Errorf("%w: limit is a number of at least 0 (got %q)", ErrBadRequest, value)
@@ -384,14 +416,24 @@ func selection(w *response, r *http.Request) (s Selection, err error) {
 	return s, nil
 }
 
+// Errors of a body.
+var (
+	errMediaType = errors.New("wrong media type")
+	errTooLarge  = errors.New("too large")
+	errSlow      = errors.New("too slow")
+)
+
 // readBody reads one JSON value of bounded size, in bounded time.
 func readBody(w *response, r *http.Request, v any) error {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != jsonType {
+		return fmt.Errorf("%w: a body comes with Content-Type: %s (got %q)", errMediaType, jsonType, r.Header.Get("Content-Type"))
+	}
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // a connection without deadlines does without
 	in := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	in.DisallowUnknownFields()
 	if err := in.Decode(v); err != nil {
-		return fmt.Errorf("%w: reading the body: %w", ErrBadRequest, err)
+		return bodyError(err)
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: the body is not one JSON object", ErrBadRequest)
@@ -399,4 +441,18 @@ func readBody(w *response, r *http.Request, v any) error {
 	// A deadline that stays would end a long answer.
 	_ = control.SetReadDeadline(time.Time{})
 	return nil
+}
+
+// bodyError says what is wrong with a body, and where.
+func bodyError(err error) error {
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return fmt.Errorf("reading the body: %w: it may have %d bytes", errTooLarge, maxBody)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("reading the body: %w: it may take %s", errSlow, bodyTime)
+	}
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("%w: reading the body, byte %d: %w", ErrBadRequest, syntax.Offset, err)
+	}
+	return fmt.Errorf("%w: reading the body: %w", ErrBadRequest, err)
 }

@@ -14,7 +14,9 @@ import (
 // ask sends one request to a handler.
 func ask(h http.Handler, method, target, body string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(method, target, strings.NewReader(body)))
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Header.Set("Content-Type", jsonType)
+	h.ServeHTTP(w, r)
 	return w
 }
 
@@ -39,6 +41,7 @@ func TestProblems(t *testing.T) {
 		{"GET", "/v1/jobs?source=none", "", 404, "unknown_source", `"none"`},
 		{"GET", "/v1/jobs?limit=x", "", 400, "bad_request", `limit is a number of at least 0 (got "x")`},
 		{"GET", "/v1/jobs?limit=-1", "", 400, "bad_request", "limit"},
+		{"GET", "/v1/jobs?window=today", "", 400, "bad_request", `window "today": must be an instant`},
 		{"GET", "/v1/jobs?sorce=shop", "", 400, "bad_request", `unknown parameter "sorce"`},
 		{"GET", "/v1/observations/none", "", 404, "unknown_source", `"none"`},
 		{"GET", "/v1/observations/shop?data_only=maybe", "", 400, "bad_request", "data_only"},
@@ -46,12 +49,13 @@ func TestProblems(t *testing.T) {
 		{"POST", "/v1/jobs/1/retry", "", 409, "transition", "pending"},
 		{"POST", "/v1/jobs/9/cancel", "", 404, "not_found", "job 9"},
 		{"POST", "/v1/jobs/retry", "", 400, "bad_request", "reading the body: EOF"},
+		{"POST", "/v1/jobs/retry", `{"refs":["1",}`, 400, "bad_request", "reading the body, byte 14: invalid character '}'"},
 		{"POST", "/v1/jobs/retry", "{}", 400, "bad_request", "name either refs"},
 		{"POST", "/v1/jobs/retry", `{"refs":["1"],"source":"shop"}`, 400, "bad_request", "name either refs"},
 		{"POST", "/v1/jobs/retry", `{"refs":["1"],"category":"blocked"}`, 400, "bad_request", "name either refs"},
 		{"POST", "/v1/jobs/retry", `{"refs":["1"],"all":true}`, 400, "bad_request", "unknown field"},
 		{"POST", "/v1/jobs/retry", `{"refs":["1"]}{"refs":["1"]}`, 400, "bad_request", "not one JSON object"},
-		{"POST", "/v1/jobs/cancel", `{"refs":["` + strings.Repeat("1", maxBody) + `"]}`, 400, "bad_request", "too large"},
+		{"POST", "/v1/jobs/cancel", `{"refs":["` + strings.Repeat("1", maxBody) + `"]}`, 413, "too_large", "it may have 4194304 bytes"},
 		{"POST", "/v1/jobs/cancel", `{"source":"none"}`, 404, "unknown_source", `"none"`},
 	} {
 		t.Run(test.method+" "+test.target, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"semel/engine"
@@ -29,6 +30,8 @@ type Local struct {
 
 	// Replay is engine.Engine.Replay, of an engine with the config's rules.
 	Replay func(ctx context.Context, source string, scratch *storage.Store) (engine.Replay, error)
+
+	inFlight sync.Map // idempotency keys of submissions that are being answered
 }
 
 // Engine tells what only a running engine knows.
@@ -70,6 +73,7 @@ var errEnough = errors.New("enough")
 // eachJob calls fn outside of any transaction, so that it may write to the
 // store or to a slow reader.
 func (l *Local) eachJob(ctx context.Context, f JobFilter, fn func(*storage.Job) error) error {
+	from, to := l.bounds(f)
 	for after, more := uint64(0), true; more; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -77,7 +81,7 @@ func (l *Local) eachJob(ctx context.Context, f JobFilter, fn func(*storage.Job) 
 		var page []*storage.Job
 		err := l.Store.View(func(tx *storage.Tx) error {
 			last, err := tx.Jobs(after, pageRows, func(j *storage.Job) bool {
-				if f.matches(j) {
+				if f.matches(j, from, to) {
 					page = append(page, j)
 				}
 				return true
@@ -99,10 +103,19 @@ func (l *Local) eachJob(ctx context.Context, f JobFilter, fn func(*storage.Job) 
 	return nil
 }
 
-func (f JobFilter) matches(j *storage.Job) bool {
+// bounds are [from, to), in which the windows of a filter begin.
+func (l *Local) bounds(f JobFilter) (from, to time.Time) {
+	if src := l.Config.Source(f.Source); src != nil {
+		return f.Window.Range(src.Schedule)
+	}
+	return f.Window.Range(nil)
+}
+
+func (f JobFilter) matches(j *storage.Job, from, to time.Time) bool {
 	return (f.Source == "" || f.Source == j.Key.Source) &&
 		(f.State == "" || f.State == j.State) &&
-		(f.Category == "" || f.Category == j.Category)
+		(f.Category == "" || f.Category == j.Category) &&
+		(f.Window.IsZero() || !j.Window.IsZero() && !j.Window.Before(from) && j.Window.Before(to))
 }
 
 // find reads the job that a reference names.

@@ -17,6 +17,7 @@ const blockBytes = 128 << 10
 const (
 	headerTime = 10 * time.Second
 	idleTime   = 2 * time.Minute
+	maxHeader  = 64 << 10 // bytes: the longest key of a job, escaped in the path, is 24 KB
 	// drainTime is how long a stop waits for answers under way: a stream of any
 	// length may be one of them.
 	drainTime = 3 * time.Second
@@ -34,7 +35,7 @@ func Serve(l net.Listener, h http.Handler, log *slog.Logger) *Server {
 	s := &Server{served: make(chan struct{})}
 	// No ReadTimeout and no WriteTimeout: both would end a long answer.
 	s.http = http.Server{
-		Handler: h, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
+		Handler: h, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ConnState: s.count, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	go func() {

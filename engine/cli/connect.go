@@ -34,13 +34,14 @@ func (a *app) withStore(ctx context.Context, opts storage.Options, use func(*con
 	if err != nil {
 		return err
 	}
-	return withService(ctx, c, opts, use)
+	return withService(ctx, c, false, opts, use)
 }
 
 // withService calls use with the commands on a config's store: those of the run
-// that holds it, else those of this process, which opens it so.
-func withService(ctx context.Context, c *config.Config, opts storage.Options, use func(*config.Config, api.Service) error) error {
-	at, err := reach(ctx, c, false, opts)
+// that holds it, else those of this process, which opens it so. The store must
+// be there already unless create is set.
+func withService(ctx context.Context, c *config.Config, create bool, opts storage.Options, use func(*config.Config, api.Service) error) error {
+	at, err := reach(ctx, c, create, opts)
 	if err != nil {
 		return err
 	}

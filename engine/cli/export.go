@@ -165,7 +165,7 @@ func (a *app) exportConfigFile(ctx context.Context, configPath, source, path str
 	if err != nil {
 		return err
 	}
-	return withService(ctx, c, storage.Options{ReadOnly: true}, func(c *config.Config, service api.Service) error {
+	return withService(ctx, c, false, storage.Options{ReadOnly: true}, func(c *config.Config, service api.Service) error {
 		_, err := writeExport(ctx, c, service, api.ExportRequest{Source: source}, path)
 		return err
 	})
