@@ -94,6 +94,8 @@ func classify(err error) *fault {
 		return &fault{exitUnreadable, err, "the store file is damaged at this record: go back to a copy of it"}
 	case errors.Is(err, storage.ErrNotFound):
 		return &fault{exitFailed, err, "semel jobs lists the jobs"}
+	case errors.Is(err, storage.ErrKeyReused):
+		return &fault{exitFailed, err, "nothing was changed: take a new key for another request; each is kept for 24 hours"}
 	case errors.Is(err, storage.ErrTransition):
 		return &fault{exitFailed, err, "only failed jobs can be retried, and only pending or retryable ones canceled"}
 	case errors.Is(err, storage.ErrDamaged):

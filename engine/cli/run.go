@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"net"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -94,13 +95,37 @@ func hold(ctx context.Context, c *config.Config, sources []*config.Source, log *
 		return s, err
 	}
 	defer e.Close()
-	listener, err := api.Listen(store.Path())
+	stop, err := serve(c, store, api.NewHandler(&api.Local{Store: store, Config: c, Engine: e, Replay: e.Replay}, opts.Owner), log)
 	if err != nil {
-		return s, storeFault(err)
+		return s, err
 	}
-	server := api.Serve(listener, api.NewHandler(&api.Local{Store: store, Config: c, Engine: e, Replay: e.Replay}, opts.Owner), log)
-	defer func() { err = errors.Join(err, server.Stop()) }()
+	defer func() { err = errors.Join(err, stop()) }()
 	return use(ctx, e, store)
+}
+
+// serve answers commands over the store's socket, and over the network where
+// the config says so, until stop.
+func serve(c *config.Config, store *storage.Store, h *api.Handler, log *slog.Logger) (stop func() error, err error) {
+	var network net.Listener
+	if c.Server.Listen != "" {
+		if network, err = api.ListenNetwork(c.Server.Listen); err != nil {
+			return nil, &fault{exitFailed, err, "free the address, or set server.listen to another one"}
+		}
+	}
+	socket, err := api.Listen(store.Path())
+	if err != nil {
+		if network != nil {
+			err = errors.Join(err, network.Close())
+		}
+		return nil, storeFault(err)
+	}
+	local := api.Serve(socket, h, log)
+	if network == nil {
+		return local.Stop, nil
+	}
+	log.Info("the API is served", "address", network.Addr().String())
+	remote := api.Serve(network, h.Network(c.Server, network.Addr()), log)
+	return func() error { return errors.Join(remote.Stop(), local.Stop()) }, nil
 }
 
 // work is one run of the engine with its progress.

@@ -61,7 +61,9 @@ func setUpScript(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(g.Close)
+	address := strings.TrimPrefix(s.URL, "http://")
 	env.Setenv("SITE", s.URL)
+	env.Setenv("ADDRESS", address)
 	env.Setenv("GATEWAY", g.URL())
 	env.Setenv("GW_USER", gatewayUser)
 	env.Setenv("GW_PASS", gatewayPass)
@@ -72,7 +74,7 @@ func setUpScript(env *testscript.Env) error {
 		if err == nil {
 			text = string(own)
 		}
-		text = strings.NewReplacer("$SITE", s.URL, "$GATEWAY", g.URL()).Replace(text)
+		text = strings.NewReplacer("$SITE", s.URL, "$ADDRESS", address, "$GATEWAY", g.URL()).Replace(text)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			return err
 		}
