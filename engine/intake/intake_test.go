@@ -109,7 +109,7 @@ func TestJob(t *testing.T) {
 	start := time.Date(2026, 4, 23, 15, 0, 0, 0, time.UTC)
 	want := Job{
 		Key: storage.JobKey{Source: "catalog", Target: "sku 42", Country: "US", Window: start, Scope: "acme", Version: 3},
-		URL: "https://example.com/p/sku%2042", Country: "US", Window: start, Scope: "acme", Vars: vars,
+		URL: "https://example.com/p/sku%2042", Country: "US", Host: "example.com", Window: start, Scope: "acme", Vars: vars,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
