@@ -48,7 +48,7 @@ type Reader struct {
 	path  string
 	names []string
 	next  func() (Target, error)
-	file  io.Closer // nil for Inline
+	file  io.Closer // nil where there is nothing to close
 }
 
 // Open opens the targets of a Spec, and reads the header of a CSV file. Close
@@ -61,10 +61,21 @@ func Open(spec Spec) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening targets: %w", err)
 	}
-	r := &Reader{path: spec.Path, file: file}
-	if err := r.start(spec.Kind, file); err != nil {
+	r, err := NewReader(spec.Kind, spec.Path, file)
+	if err != nil {
 		_ = file.Close()
-		return nil, fmt.Errorf("reading targets %s: %w", spec.Path, err)
+		return nil, err
+	}
+	r.file = file
+	return r, nil
+}
+
+// NewReader reads targets of a kind from in, and first the header of a CSV
+// file. path is what its rows are told by.
+func NewReader(kind Kind, path string, in io.Reader) (*Reader, error) {
+	r := &Reader{path: path}
+	if err := r.start(kind, in); err != nil {
+		return nil, fmt.Errorf("reading targets %s: %w", path, err)
 	}
 	return r, nil
 }

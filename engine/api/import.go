@@ -1,0 +1,124 @@
+package api
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"semel/engine"
+	"semel/engine/config"
+	"semel/engine/intake"
+	"semel/storage"
+)
+
+// ImportRequest says what to import and how.
+type ImportRequest struct {
+	Source    string `json:"source"`
+	Path      string `json:"path"` // absolute; ends in .csv, .jsonl or .txt
+	ChunkRows int    `json:"chunk_rows"`
+	Strict    bool   `json:"strict"` // with a bad row nothing is written
+}
+
+// ImportNews is one thing that an import tells. One field is set.
+type ImportNews struct {
+	Bad      *BadRow         `json:"bad,omitempty"` // only the first 100 are told
+	Changed  *ImportChanged  `json:"changed,omitempty"`
+	Progress *ImportProgress `json:"progress,omitempty"`
+}
+
+// BadRow is a row that cannot be a job.
+type BadRow struct {
+	Line   int    `json:"line"` // first line of the row, from 1
+	Reason string `json:"reason"`
+}
+
+// ImportChanged says that the file of this name was another one before.
+type ImportChanged struct {
+	Since   time.Time `json:"since"`    // when that one was imported, or its import begun
+	Ended   bool      `json:"ended"`    // that import came to its end
+	RowsWas int64     `json:"rows_was"` // of that one, bad ones included
+	RowsNow int64     `json:"rows_now"`
+}
+
+// ImportProgress is how far an import is.
+type ImportProgress struct {
+	Making bool  `json:"making"` // jobs are made; else the rows are checked
+	Rows   int64 `json:"rows"`   // that this is done with
+	Of     int64 `json:"of"`     // in all; estimated while they are checked
+}
+
+// ImportResult says what an import did.
+type ImportResult struct {
+	Path          string     `json:"path"`
+	SHA256        string     `json:"sha256"` // of the file, hex
+	Rows          int64      `json:"rows"`   // good and bad
+	New           int64      `json:"new"`    // jobs made
+	Known         int64      `json:"known"`  // good rows whose job was there before
+	Bad           int64      `json:"bad"`
+	Chunks        int64      `json:"chunks"`         // that were made
+	ChunksSkipped int64      `json:"chunks_skipped"` // that an earlier import of this file had made
+	Before        *time.Time `json:"before"`         // when the same file was imported, and nothing was left to do; null: it was not
+	Refused       bool       `json:"refused"`        // strict, and there are bad rows: nothing was written
+}
+
+// Import implements Service.
+func (l *Local) Import(ctx context.Context, r ImportRequest, fn func(ImportNews) error) (ImportResult, error) {
+	s := l.Config.Source(r.Source)
+	if s == nil {
+		return ImportResult{}, fmt.Errorf("%w %q: its settings are needed", ErrUnknownSource, r.Source)
+	}
+	if err := r.check(); err != nil {
+		return ImportResult{}, err
+	}
+	im := l.importer(s, r, fn)
+	name := r.Source + "\x00" + filepath.Base(r.Path)
+	if _, busy := l.importing.LoadOrStore(name, nil); busy {
+		return ImportResult{}, fmt.Errorf("importing %s into %s: %w", filepath.Base(r.Path), r.Source, ErrImporting)
+	}
+	defer l.importing.Delete(name)
+	done, err := im.Run(ctx)
+	if l.Engine != nil && errors.Is(err, fs.ErrPermission) {
+		err = fmt.Errorf("the semel run that holds the store reads the file: %w", err)
+	}
+	return newImportResult(r, done), err
+}
+
+func (r *ImportRequest) check() error {
+	switch _, ok := intake.KindOf(r.Path); {
+	case !filepath.IsAbs(r.Path):
+		return fmt.Errorf("%w: an import needs an absolute path (got %q)", ErrBadRequest, r.Path)
+	case !ok:
+		return fmt.Errorf("%w: a file to import ends in .csv, .jsonl or .txt (got %q)", ErrBadRequest, r.Path)
+	case r.ChunkRows < 1 || r.ChunkRows > engine.MaxChunkRows:
+		return fmt.Errorf("%w: a chunk has 1 to %d rows (got %d)", ErrBadRequest, engine.MaxChunkRows, r.ChunkRows)
+	}
+	return nil
+}
+
+func (l *Local) importer(s *config.Source, r ImportRequest, fn func(ImportNews) error) *engine.Importer {
+	return &engine.Importer{
+		Store: l.Store, Source: &s.Source, Vars: s.RowVars(),
+		Record: storage.Source{Name: s.Name, Identity: s.IdentityFingerprint, Rules: s.Rules.Fingerprint(), Version: s.Rules.Version()},
+		Path:   r.Path, ChunkRows: r.ChunkRows, Strict: r.Strict,
+		Tell: func(n engine.ImportNews) error { return fn(newImportNews(n)) },
+	}
+}
+
+func newImportNews(n engine.ImportNews) ImportNews {
+	news := ImportNews{Changed: (*ImportChanged)(n.Changed), Progress: (*ImportProgress)(n.Progress)}
+	if n.Bad != nil {
+		news.Bad = &BadRow{n.Bad.Line, n.Bad.Reason}
+	}
+	return news
+}
+
+func newImportResult(r ImportRequest, done engine.Imported) ImportResult {
+	return ImportResult{
+		Path: r.Path, SHA256: hex.EncodeToString(done.SHA256[:]), Rows: done.Rows, New: done.New, Known: done.Known, Bad: done.Bad,
+		Chunks: done.Chunks, ChunksSkipped: done.Passed, Before: when(done.Before), Refused: r.Strict && done.Bad > 0,
+	}
+}
