@@ -131,6 +131,7 @@ type Step struct {
 	Headers    []Header      // besides the Source's, in whose place they stand
 	Body       intake.Body   // of form or json
 	Captures   *parser.Rules // whose one record has the variables of later steps; nil: none
+	Captured   []string      // their names
 	Repeatable bool          // false: never sent again by itself once it may have been sent
 }
 

@@ -31,6 +31,26 @@ var methods = []string{
 // workflow reports whether the source has steps of its own.
 func (s *Source) workflow() bool { return s.Sticky > 0 }
 
+// RowVars are the variables that a target must bring, by name: those that the
+// source's templates use and no step captures.
+func (s *Source) RowVars() []string {
+	names := slices.Concat(s.URL.Vars(), s.Key.Vars(), s.Country.Vars(), s.Scope.Vars())
+	if s.URL.IsZero() {
+		names = append(names, "url")
+	}
+	var captured []string
+	for _, step := range s.Steps {
+		for _, name := range slices.Concat(step.URL.Vars(), step.Body.Vars()) {
+			if !slices.Contains(captured, name) {
+				names = append(names, name)
+			}
+		}
+		captured = append(captured, step.Captured...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // steps reads what a source sends: the steps of a workflow, or the one request
 // of a source with a url.
 func (l *loader) steps(t *table, s *Source, vars variables) {
@@ -92,7 +112,9 @@ func (t *table) step(before []Step, vars *variables) Step {
 			t.l.checkURLText(t.get("url"), s.URL)
 		}
 	}
+	known := len(vars.names)
 	s.Captures = t.captures(vars)
+	s.Captured = vars.names[known:]
 	if t.get("capture") != nil && s.Method == http.MethodHead {
 		t.l.fault(t.get("capture"), "has nothing to read: HEAD brings no page")
 	}
