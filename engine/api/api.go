@@ -35,6 +35,8 @@ var (
 	ErrUnknownSource = errors.New("unknown source")
 	// ErrBadRequest: the call itself is wrong.
 	ErrBadRequest = errors.New("bad request")
+	// ErrImporting: an import under the same name is under way.
+	ErrImporting = errors.New("it is being imported")
 )
 
 // Service is every command that looks at a store or changes it.
@@ -73,6 +75,11 @@ type Service interface {
 	// Submit makes one job, or finds it. Errors: ErrUnknownSource, ErrBadRequest,
 	// ErrInFlight, storage.ErrKeyReused.
 	Submit(ctx context.Context, s Submission) (Submitted, error)
+	// Import makes jobs of the rows of a file, which is read by the process that
+	// holds the store, and calls fn with what there is to tell meanwhile. When ctx
+	// ends it stops behind a whole chunk. Errors: ErrUnknownSource, ErrBadRequest,
+	// ErrImporting.
+	Import(ctx context.Context, r ImportRequest, fn func(ImportNews) error) (ImportResult, error)
 }
 
 // JobFilter says which jobs to list; zero fields let all through.

@@ -202,6 +202,12 @@ func (c *Client) Backup(ctx context.Context, path string) (result BackupResult, 
 	return result, err
 }
 
+// Import implements Service.
+func (c *Client) Import(ctx context.Context, r ImportRequest, fn func(ImportNews) error) (result ImportResult, err error) {
+	err = c.list(ctx, http.MethodPost, "/v1/import", r, eachLine(fn), &result)
+	return result, err
+}
+
 // values write a filter as parseFilter reads it.
 func (f JobFilter) values() url.Values {
 	v := url.Values{}

@@ -78,6 +78,7 @@ func NewHandler(l *Local, owner string) *Handler {
 		"GET /v1/verify/{source}": h.verifyTwice,
 		"GET /v1/checksums":       h.checksums,
 		"POST /v1/backup":         h.backup,
+		"POST /v1/import":         h.importFile,
 	} {
 		h.all.Handle(pattern, serve)
 	}
@@ -358,6 +359,26 @@ func (h *Handler) backup(w *response, r *http.Request) error {
 		return err
 	}
 	return answer(w, http.StatusOK, result)
+}
+
+// importFile tells what there is to tell at once: somebody may be looking on.
+func (h *Handler) importFile(w *response, r *http.Request) error {
+	var request ImportRequest
+	if err := readBody(w, r, &request); err != nil {
+		return err
+	}
+	return lines(w, func(out *bufio.Writer) (any, error) {
+		enc := json.NewEncoder(out)
+		return h.local.Import(r.Context(), request, func(n ImportNews) error {
+			if err := enc.Encode(n); err != nil {
+				return err
+			}
+			if err := out.Flush(); err != nil {
+				return err
+			}
+			return http.NewResponseController(w).Flush()
+		})
+	})
 }
 
 // parseFilter reads a JobFilter from a query, and values write it.

@@ -31,7 +31,8 @@ type Local struct {
 	// Replay is engine.Engine.Replay, of an engine with the config's rules.
 	Replay func(ctx context.Context, source string, scratch *storage.Store) (engine.Replay, error)
 
-	inFlight sync.Map // idempotency keys of submissions that are being answered
+	inFlight  sync.Map // idempotency keys of submissions that are being answered
+	importing sync.Map // imports under way, by source and name
 }
 
 // Engine tells what only a running engine knows.

@@ -51,6 +51,7 @@ var sentinels = []sentinel{
 	{"misdirected", http.StatusMisdirectedRequest, errHost},
 	{"cross_origin", http.StatusForbidden, errOrigin},
 	{"transition", http.StatusConflict, storage.ErrTransition},
+	{"importing", http.StatusConflict, ErrImporting},
 	{"damaged", http.StatusInternalServerError, storage.ErrDamaged},
 	{"full", http.StatusInsufficientStorage, storage.ErrFull},
 	{"unreadable", http.StatusInternalServerError, storage.ErrUnreadable},

@@ -14,6 +14,7 @@ import (
 	"semel/engine/api"
 	"semel/engine/config"
 	"semel/engine/intake"
+	"semel/storage"
 )
 
 func (a *app) importCommand() *cobra.Command {
@@ -59,18 +60,22 @@ func (a *app) importFile(ctx context.Context, r api.ImportRequest, path string) 
 	if _, err := os.Stat(r.Path); err != nil {
 		return fmt.Errorf("opening %s: %w", path, errors.Unwrap(err))
 	}
-	return a.making(ctx, func(c *config.Config, service api.Service) error {
-		if _, err := findSource(c, r.Source); err != nil {
-			return err
-		}
+	c, err := a.loadConfigWithoutSecrets()
+	if err != nil {
+		return err
+	}
+	if _, err := findSource(c, r.Source); err != nil {
+		return err
+	}
+	return withService(ctx, c, true, storage.Options{}, func(c *config.Config, service api.Service) error {
 		v := &importView{app: a, path: path, out: newConsole(a.stderr)}
 		v.out.unit = "rows"
 		result, err := service.Import(ctx, r, v.tell)
 		v.out.finish()
-		if errors.Is(err, api.ErrUnknownSource) {
+		switch {
+		case errors.Is(err, api.ErrUnknownSource):
 			return sourceFault(c, r.Source)
-		}
-		if err != nil {
+		case err != nil:
 			return v.fault(err)
 		}
 		return v.result(result)
@@ -154,7 +159,7 @@ func (v *importView) result(r api.ImportResult) error {
 	}
 	switch {
 	case r.Refused:
-		return &fault{exitFailed, fmt.Errorf("%s of %s are bad: nothing was written", count(r.Bad, "row"), v.path), "without --strict they are skipped"}
+		return &fault{exitFailed, fmt.Errorf("%s of %s: nothing was written", count(r.Bad, "bad row"), v.path), "without --strict bad rows are skipped"}
 	case r.Bad > 0:
 		return &fault{exitJobs, fmt.Errorf("%s of %s could not become jobs", count(r.Bad, "row"), v.path), "mend them and import the file again: the others are known"}
 	}

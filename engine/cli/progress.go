@@ -20,7 +20,8 @@ const (
 // console is stderr with a progress bar on its last line: what else is written
 // takes the bar away first; the next drawing puts it back.
 type console struct {
-	terminal bool // else there is never a bar
+	terminal bool   // else there is never a bar
+	unit     string // of what is counted, for its rate; "": none is shown
 
 	mu  sync.Mutex
 	w   io.Writer
@@ -50,9 +51,14 @@ func (c *console) draw(done, total int64, text string) {
 	// still come: the end is shown by finish.
 	total = max(total, done+1)
 	if c.bar == nil {
-		c.bar = progressbar.NewOptions64(total,
+		options := []progressbar.Option{
 			progressbar.OptionSetWriter(c.w), progressbar.OptionSetWidth(24), progressbar.OptionShowCount(),
-			progressbar.OptionSetPredictTime(true), progressbar.OptionSetRenderBlankState(false))
+			progressbar.OptionSetPredictTime(true), progressbar.OptionSetRenderBlankState(false),
+		}
+		if c.unit != "" {
+			options = append(options, progressbar.OptionShowIts(), progressbar.OptionSetItsString(c.unit))
+		}
+		c.bar = progressbar.NewOptions64(total, options...)
 	}
 	c.bar.Describe(text)
 	c.bar.ChangeMax64(total)
