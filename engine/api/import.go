@@ -18,7 +18,8 @@ import (
 // ImportRequest says what to import and how.
 type ImportRequest struct {
 	Source    string `json:"source"`
-	Path      string `json:"path"` // absolute; ends in .csv, .jsonl or .txt
+	Path      string `json:"path"`             // absolute; ends in .csv, .jsonl or .txt
+	Window    string `json:"window,omitempty"` // as intake.ParseWindow reads it; "": none
 	ChunkRows int    `json:"chunk_rows"`
 	Strict    bool   `json:"strict"` // with a bad row nothing is written
 }
@@ -54,10 +55,11 @@ type ImportProgress struct {
 // ImportResult says what an import did.
 type ImportResult struct {
 	Path          string     `json:"path"`
-	SHA256        string     `json:"sha256"` // of the file, hex
-	Rows          int64      `json:"rows"`   // good and bad
-	New           int64      `json:"new"`    // jobs made
-	Known         int64      `json:"known"`  // good rows whose job was there before
+	SHA256        string     `json:"sha256"`  // of the file, hex
+	Windows       int        `json:"windows"` // that jobs were made for; 0: jobs without a window
+	Rows          int64      `json:"rows"`    // good and bad
+	New           int64      `json:"new"`     // jobs made
+	Known         int64      `json:"known"`   // jobs of good rows that were there before
 	Bad           int64      `json:"bad"`
 	Chunks        int64      `json:"chunks"`         // that were made
 	ChunksSkipped int64      `json:"chunks_skipped"` // that an earlier import of this file had made
@@ -74,17 +76,58 @@ func (l *Local) Import(ctx context.Context, r ImportRequest, fn func(ImportNews)
 	if err := r.check(); err != nil {
 		return ImportResult{}, err
 	}
-	im := l.importer(s, r, fn)
+	windows, err := r.windows(s)
+	if err != nil {
+		return ImportResult{}, err
+	}
 	name := r.Source + "\x00" + filepath.Base(r.Path)
 	if _, busy := l.importing.LoadOrStore(name, nil); busy {
 		return ImportResult{}, fmt.Errorf("importing %s into %s: %w", filepath.Base(r.Path), r.Source, ErrImporting)
 	}
 	defer l.importing.Delete(name)
-	done, err := im.Run(ctx)
-	if l.Engine != nil && errors.Is(err, fs.ErrPermission) {
-		err = fmt.Errorf("the semel run that holds the store reads the file: %w", err)
+	result := ImportResult{Path: r.Path}
+	for i, window := range windows {
+		if i > 0 {
+			fn = onlyProgress(fn) // of the file itself all is told
+		}
+		done, err := l.importer(s, r, window, fn).Run(ctx)
+		if l.Engine != nil && errors.Is(err, fs.ErrPermission) {
+			err = fmt.Errorf("the semel run that holds the store reads the file: %w", err)
+		}
+		if err != nil {
+			return result, err
+		}
+		result.add(done, window)
+		if result.Refused = r.Strict && done.Bad > 0; result.Refused {
+			break
+		}
 	}
-	return newImportResult(r, done), err
+	return result, nil
+}
+
+// windows are the starts of the windows to make jobs for; one zero time: none.
+func (r *ImportRequest) windows(s *config.Source) ([]time.Time, error) {
+	if r.Window == "" {
+		return []time.Time{{}}, nil
+	}
+	w, err := intake.ParseWindow(r.Window)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadRequest, err)
+	}
+	starts := w.Starts(s.Schedule)
+	if len(starts) == 0 {
+		return nil, fmt.Errorf("%w: the schedule of source %s has no window in %s", ErrBadRequest, s.Name, r.Window)
+	}
+	return starts, nil
+}
+
+func onlyProgress(fn func(ImportNews) error) func(ImportNews) error {
+	return func(n ImportNews) error {
+		if n.Progress == nil {
+			return nil
+		}
+		return fn(n)
+	}
 }
 
 func (r *ImportRequest) check() error {
@@ -99,11 +142,11 @@ func (r *ImportRequest) check() error {
 	return nil
 }
 
-func (l *Local) importer(s *config.Source, r ImportRequest, fn func(ImportNews) error) *engine.Importer {
+func (l *Local) importer(s *config.Source, r ImportRequest, window time.Time, fn func(ImportNews) error) *engine.Importer {
 	return &engine.Importer{
 		Store: l.Store, Source: &s.Source, Vars: s.RowVars(),
 		Record: storage.Source{Name: s.Name, Identity: s.IdentityFingerprint, Rules: s.Rules.Fingerprint(), Version: s.Rules.Version()},
-		Path:   r.Path, ChunkRows: r.ChunkRows, Strict: r.Strict,
+		Path:   r.Path, Window: window, ChunkRows: r.ChunkRows, Strict: r.Strict,
 		Tell: func(n engine.ImportNews) error { return fn(newImportNews(n)) },
 	}
 }
@@ -116,9 +159,18 @@ func newImportNews(n engine.ImportNews) ImportNews {
 	return news
 }
 
-func newImportResult(r ImportRequest, done engine.Imported) ImportResult {
-	return ImportResult{
-		Path: r.Path, SHA256: hex.EncodeToString(done.SHA256[:]), Rows: done.Rows, New: done.New, Known: done.Known, Bad: done.Bad,
-		Chunks: done.Chunks, ChunksSkipped: done.Passed, Before: when(done.Before), Refused: r.Strict && done.Bad > 0,
+// add adds what was made of the file for one window.
+func (r *ImportResult) add(done engine.Imported, window time.Time) {
+	first := r.SHA256 == ""
+	r.SHA256, r.Rows, r.Bad = hex.EncodeToString(done.SHA256[:]), done.Rows, done.Bad
+	r.New += done.New
+	r.Known += done.Known
+	r.Chunks += done.Chunks
+	r.ChunksSkipped += done.Passed
+	if first || done.Before.IsZero() {
+		r.Before = when(done.Before)
+	}
+	if !window.IsZero() {
+		r.Windows++
 	}
 }

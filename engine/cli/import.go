@@ -20,7 +20,7 @@ import (
 func (a *app) importCommand() *cobra.Command {
 	var r api.ImportRequest
 	cmd := a.command(&cobra.Command{
-		Use:   "import SOURCE FILE [--chunk N] [--strict]",
+		Use:   "import SOURCE FILE [--window W] [--chunk N] [--strict]",
 		Short: "Make jobs of the rows of a file",
 		Long: `Make a job of each row of a .csv, .jsonl or .txt file, as if the file were the
 source's targets. First the whole file is read and each row held against the
@@ -31,17 +31,19 @@ chunk by chunk, each whole or not at all.
 Killed or interrupted, run it again: chunks that were made are skipped. The same
 file again changes nothing, and a file that has changed since under its name is
 told: jobs that there are stay as they are, and those that there are not are made.
+With --window the jobs are for that window of the source, or for each in it.
 A file is known by its name, without the folder. While semel run holds the
 store it reads the file, and works the jobs at once.
 
 ` + exits(exitDone, exitFailed, exitUsage, exitJobs, exitConfig, exitStore, exitUnreadable, exitInterrupted),
 		ValidArgsFunction: a.completeSource,
-		Example:           "  semel import catalog skus.csv\n  semel import pages urls.txt --strict\n  semel import catalog skus.jsonl --json",
+		Example:           "  semel import catalog skus.csv\n  semel import pages urls.txt --strict\n  semel import catalog skus.jsonl --window 2026-04-23",
 		Args:              exactArgs("SOURCE", "FILE"),
 	}, func(ctx context.Context, args []string) error {
 		r.Source = args[0]
 		return a.importFile(ctx, r, args[1])
 	})
+	cmd.Flags().StringVar(&r.Window, "window", "", "make the jobs for this window `W`: an instant, a date or A..B")
 	cmd.Flags().IntVar(&r.ChunkRows, "chunk", engine.DefaultChunkRows, fmt.Sprintf("rows that become jobs in one step, up to `N` = %d: more are faster, and make outcomes of a run wait", engine.MaxChunkRows))
 	cmd.Flags().BoolVar(&r.Strict, "strict", false, "write nothing where a row is bad")
 	return cmd
@@ -53,6 +55,9 @@ func (a *app) importFile(ctx context.Context, r api.ImportRequest, path string) 
 	}
 	if _, ok := intake.KindOf(path); !ok {
 		return usage("a .csv file has a header row of variables, a .jsonl file an object a line, a .txt file a URL a line", "%s ends in none of .csv, .jsonl and .txt", path)
+	}
+	if _, err := intake.ParseWindow(r.Window); r.Window != "" && err != nil {
+		return usage("", "--window: %w", err)
 	}
 	if r.Path, err = filepath.Abs(path); err != nil {
 		return err
@@ -170,7 +175,11 @@ func importText(r api.ImportResult) string {
 	if r.Before != nil {
 		return fmt.Sprintf("%s, imported before on %s UTC: nothing to do", count(r.Rows, "row"), r.Before.UTC().Format(time.DateTime))
 	}
-	text := fmt.Sprintf("%s: %d new, %d known, %d bad", count(r.Rows, "row"), r.New, r.Known, r.Bad)
+	text := count(r.Rows, "row")
+	if r.Windows > 1 {
+		text += fmt.Sprintf(" for %d windows", r.Windows)
+	}
+	text += fmt.Sprintf(": %d new, %d known, %d bad", r.New, r.Known, r.Bad)
 	if r.ChunksSkipped > 0 {
 		text += fmt.Sprintf("; %s skipped that had been made before", count(r.ChunksSkipped, "chunk"))
 	}
