@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"semel/engine/intake"
 	"semel/storage"
 )
@@ -165,21 +167,8 @@ func (im *Importer) makeJobs(ctx context.Context, file io.Reader, s surveyed, re
 	if err != nil || run == 0 {
 		return err
 	}
-	m := &jobMaker{Importer: im, run: run, of: s.good, result: result}
-	sum, err := im.rows(ctx, file, func(r importRow) error {
-		if r.bad != nil {
-			return nil // it has been told
-		}
-		return m.add(ctx, r.job)
-	})
-	if err == nil {
-		err = m.flush(ctx)
-	}
-	switch {
-	case err != nil:
+	if err := im.makeChunks(ctx, file, s, &jobMaker{Importer: im, run: run, of: s.good, result: result}); err != nil {
 		return err
-	case sum != s.sha256:
-		return fmt.Errorf("%s has changed while it was imported: import it again", im.Path)
 	}
 	for ended := false; !ended; {
 		err := im.Store.Update(ctx, func(tx *storage.Tx) (err error) {
@@ -191,6 +180,66 @@ func (im *Importer) makeJobs(ctx context.Context, file io.Reader, s surveyed, re
 		}
 	}
 	return nil
+}
+
+// makeChunks reads the next chunk while one commits.
+func (im *Importer) makeChunks(ctx context.Context, file io.Reader, s surveyed, m *jobMaker) error {
+	chunks := make(chan rowChunk, 1)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(chunks)
+		sum, err := im.chunks(ctx, file, chunks)
+		if err == nil && sum != s.sha256 {
+			err = fmt.Errorf("%s has changed while it was imported: import it again", im.Path)
+		}
+		return err
+	})
+	group.Go(func() error {
+		for c := range chunks {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err := m.make(ctx, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// rowChunk is the jobs of some rows, none of which is bad.
+type rowChunk struct {
+	jobs []storage.NewJob
+	text []byte // what their checksum is of
+}
+
+// chunks sends the rows of the file, chunk by chunk, and gives the file's SHA-256.
+func (im *Importer) chunks(ctx context.Context, file io.Reader, to chan<- rowChunk) (sum [sha256.Size]byte, err error) {
+	var c rowChunk
+	send := func() error {
+		select {
+		case to <- c:
+			c = rowChunk{jobs: make([]storage.NewJob, 0, len(c.jobs)), text: make([]byte, 0, len(c.text))}
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	sum, err = im.rows(ctx, file, func(r importRow) error {
+		if r.bad != nil {
+			return nil // it has been told
+		}
+		c.text = appendJob(c.text, &r.job)
+		if c.jobs = append(c.jobs, r.job); len(c.jobs) < im.ChunkRows {
+			return nil
+		}
+		return send()
+	})
+	if err == nil && len(c.jobs) > 0 {
+		err = send()
+	}
+	return sum, err
 }
 
 // begin compares the file with what is known under its name, notes that it is
@@ -244,31 +293,15 @@ func newImportChanged(was *storage.Import, s surveyed) *ImportChanged {
 type jobMaker struct {
 	*Importer
 	run    uint64
-	of     int64 // good rows in all
+	of     int64  // good rows in all
+	next   uint32 // number of the next chunk
 	result *Imported
-
-	next uint32           // number of the chunk that is filled
-	jobs []storage.NewJob // of that
-	text []byte           // that its sum is of
 }
 
-func (m *jobMaker) add(ctx context.Context, n storage.NewJob) error {
-	m.text = appendJob(m.text, &n)
-	n.Run = m.run
-	if m.jobs = append(m.jobs, n); len(m.jobs) < m.ChunkRows {
-		return nil
-	}
-	return m.flush(ctx)
-}
-
-// flush makes jobs of the chunk's rows, unless that was done before.
-func (m *jobMaker) flush(ctx context.Context) error {
-	if len(m.jobs) == 0 {
-		return nil
-	}
-	rows := int64(len(m.jobs))
-	chunk := storage.ImportChunk{Rows: uint32(rows), Sum: sha256.Sum256(m.text)}
-	unknown, stands, err := m.look(chunk)
+// make makes the jobs of a chunk, unless that was done before.
+func (m *jobMaker) make(ctx context.Context, c rowChunk) error {
+	chunk := storage.ImportChunk{Rows: uint32(len(c.jobs)), Sum: sha256.Sum256(c.text)}
+	unknown, stands, err := m.look(chunk, c.jobs)
 	if err != nil {
 		return fmt.Errorf("looking up jobs: %w", err)
 	}
@@ -282,15 +315,14 @@ func (m *jobMaker) flush(ctx context.Context) error {
 		m.result.Chunks++
 	}
 	m.result.New += made
-	m.result.Known += rows - made
+	m.result.Known += int64(len(c.jobs)) - made
 	m.next++
-	m.jobs, m.text = m.jobs[:0], m.text[:0]
 	return m.Tell(ImportNews{Progress: &ImportProgress{Making: true, Rows: m.result.New + m.result.Known, Of: m.of}})
 }
 
 // look finds the jobs of the chunk that are not there as they should be, beside
 // the writer; stands is set where the whole chunk has been made.
-func (m *jobMaker) look(chunk storage.ImportChunk) (unknown []storage.NewJob, stands bool, err error) {
+func (m *jobMaker) look(chunk storage.ImportChunk, jobs []storage.NewJob) (unknown []storage.NewJob, stands bool, err error) {
 	err = m.Store.View(func(tx *storage.Tx) error {
 		was, err := tx.ImportChunk(m.key(), m.next)
 		if err != nil && !errors.Is(err, storage.ErrNotFound) {
@@ -299,7 +331,7 @@ func (m *jobMaker) look(chunk storage.ImportChunk) (unknown []storage.NewJob, st
 		if stands = err == nil && was == chunk; stands {
 			return nil
 		}
-		for _, n := range m.jobs {
+		for _, n := range jobs {
 			known, err := tx.Known(n)
 			if err != nil {
 				return err
@@ -317,6 +349,7 @@ func (m *jobMaker) look(chunk storage.ImportChunk) (unknown []storage.NewJob, st
 func (m *jobMaker) commit(ctx context.Context, chunk storage.ImportChunk, jobs []storage.NewJob) (made int64, err error) {
 	err = m.Store.Update(ctx, func(tx *storage.Tx) error {
 		for _, n := range jobs {
+			n.Run = m.run
 			done, err := tx.EnqueueJob(n)
 			if err != nil {
 				return err

@@ -72,6 +72,7 @@ func (a *app) importFile(ctx context.Context, r api.ImportRequest, path string) 
 	if _, err := findSource(c, r.Source); err != nil {
 		return err
 	}
+	tuneRuntime(a.getenv)
 	return withService(ctx, c, true, storage.Options{}, func(c *config.Config, service api.Service) error {
 		v := &importView{app: a, path: path, out: newConsole(a.stderr)}
 		v.out.unit = "rows"

@@ -254,7 +254,7 @@ func heldText(s engine.Summary) error {
 	return fmt.Errorf("%s; %s left", strings.Join(reasons, ", "), count(s.Open, "job"))
 }
 
-// tuneRuntime fits the runtime to a fetch loop. What the user sets in GOGC,
+// tuneRuntime fits the runtime to a fetch loop, and to an import. What the user sets in GOGC,
 // GOMEMLIMIT or GOMAXPROCS stands.
 //
 // The heap may grow between collections: little is kept and much allocated, so
