@@ -91,6 +91,22 @@ func (r *Rules) Version() int { return r.version }
 // record, in a canonical form; not over Version.
 func (r *Rules) Fingerprint() string { return r.fingerprint }
 
+// Columns are the fields as a flat table has them, in their order: an amount of
+// money is the two columns NAME.amount and NAME.currency, any other field one.
+// No field has a dot in its name.
+func (r *Rules) Columns() []string {
+	var columns []string
+	for i := range r.fields {
+		f := &r.fields[i]
+		if f.currency != "" && !f.many { // only money has one
+			columns = append(columns, f.name+".amount", f.name+".currency")
+		} else {
+			columns = append(columns, f.name)
+		}
+	}
+	return columns
+}
+
 // Steps are the names of the workflow's steps that fields name, each once, in
 // the fields' order.
 func (r *Rules) Steps() []string { return slices.Clone(r.steps) }

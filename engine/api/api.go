@@ -57,8 +57,8 @@ type Service interface {
 	// Cancel fails jobs that wait, and calls fn as Retry does. Errors:
 	// storage.ErrNotFound, storage.ErrTransition, ErrUnknownSource.
 	Cancel(ctx context.Context, s Selection, fn func(Job) error) error
-	// Export writes a source's observations as JSON Lines, in the byte order of
-	// (record key, country, window, version). Error: ErrUnknownSource.
+	// Export writes a source's observations, in the byte order of (record key,
+	// country, window, version). Errors: ErrUnknownSource, ErrBadRequest.
 	Export(ctx context.Context, r ExportRequest, w io.Writer) (ExportResult, error)
 	// Verify compares everything in the store with everything, and calls fn
 	// with each place where it contradicts itself. Writing waits meanwhile.
@@ -80,6 +80,15 @@ type Service interface {
 	// ends it stops behind a whole chunk. Errors: ErrUnknownSource, ErrBadRequest,
 	// ErrImporting.
 	Import(ctx context.Context, r ImportRequest, fn func(ImportNews) error) (ImportResult, error)
+	// Changes gives a page of what was created or got new content in a source
+	// after a cursor. Errors: ErrUnknownSource, ErrBadRequest.
+	Changes(ctx context.Context, r ChangesRequest) (Changes, error)
+	// FileCursor says how far the changes of a source are appended to a file, nil
+	// where none was begun.
+	FileCursor(ctx context.Context, source, path string) (*FileCursor, error)
+	// MoveFileCursor acknowledges what was appended to a file and is durable
+	// there. Errors: storage.ErrCursorMoved, ErrBadRequest.
+	MoveFileCursor(ctx context.Context, source string, m FileMove) error
 }
 
 // JobFilter says which jobs to list; zero fields let all through.
@@ -142,14 +151,71 @@ type BackupResult struct {
 // ExportRequest says what to export and how.
 type ExportRequest struct {
 	Source   string
-	DataOnly bool // records without _meta
+	DataOnly bool   // records without _meta
+	Window   string // only rows whose window begins in it: an instant, a date or A..B; "": all
+	Latest   bool   // of rows that differ in window and version alone, only the newest
+	Format   Format // "": FormatJSONL
 }
+
+// Format is how rows are written.
+type Format string
+
+// The formats of an export.
+const (
+	FormatJSONL Format = "jsonl" // JSON Lines
+	FormatCSV   Format = "csv"   // RFC 4180, lines ended by \n, with a header
+)
+
+// Formats are all formats.
+var Formats = []Format{FormatJSONL, FormatCSV}
 
 // ExportResult describes what was written.
 type ExportResult struct {
-	Rows        int        `json:"rows"`
+	Rows        int        `json:"rows"`         // without the header of a table
 	FirstWindow *time.Time `json:"first_window"` // of the rows written; nil: none has a window
 	LastWindow  *time.Time `json:"last_window"`
+	LeftOut     []string   `json:"left_out,omitempty"` // fields that rows had and the table has no column for
+}
+
+// ChangesRequest says which changes to give.
+type ChangesRequest struct {
+	Source   string
+	Cursor   string // of an earlier page; "": from the beginning
+	Limit    int    // lines, 1 to MaxChanges
+	DataOnly bool   // records without _meta; observations marked gone have no line
+}
+
+// MaxChanges is the largest ChangesRequest.Limit.
+const MaxChanges = 10_000
+
+// Changes is a page of changes: each observation as it is now, once, in the
+// order of its last change; what an older schema wrote comes first. That the same
+// content was collected again is no change, though its window in _meta moves on.
+// Only where nothing more has changed it has no rows. Whoever asks on with its cursor sees
+// every observation again that changes later.
+type Changes struct {
+	ExportResult
+	Cursor string `json:"cursor"` // text that only the next request understands; it stays good across restarts
+	Lines  []byte `json:"-"`      // JSON Lines
+}
+
+// FileCursor says how far a file has come, and what it was then.
+type FileCursor struct {
+	Cursor      string     `json:"cursor"` // as in Changes
+	Bytes       uint64     `json:"bytes"`  // of the file that are acknowledged
+	Rows        uint64     `json:"rows"`
+	FirstWindow *time.Time `json:"first_window"`
+	LastWindow  *time.Time `json:"last_window"`
+	Sum         []byte     `json:"sum"`  // state of a SHA-256 over the file
+	Tail        []byte     `json:"tail"` // SHA-256 of its end
+	DataOnly    bool       `json:"data_only"`
+}
+
+// FileMove moves a file's cursor from where the caller saw it.
+type FileMove struct {
+	Path string      `json:"path"` // absolute
+	From *FileCursor `json:"from"` // null: there is none
+	To   FileCursor  `json:"to"`
 }
 
 // Job is a job as lists show it. Times are null where there is none.

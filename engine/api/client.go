@@ -165,7 +165,7 @@ func (c *Client) change(ctx context.Context, path string, s Selection, fn func(J
 
 // Export implements Service.
 func (c *Client) Export(ctx context.Context, r ExportRequest, w io.Writer) (result ExportResult, err error) {
-	path := "/v1/observations/" + segment(r.Source) + "?data_only=" + strconv.FormatBool(r.DataOnly)
+	path := "/v1/observations/" + segment(r.Source) + "?" + r.values().Encode()
 	err = c.list(ctx, http.MethodGet, path, nil, func(body io.Reader) error {
 		if _, err := io.CopyBuffer(justWriter{w}, body, make([]byte, blockBytes)); err != nil {
 			return fmt.Errorf("exporting %s: %w", r.Source, err)
@@ -206,6 +206,30 @@ func (c *Client) Backup(ctx context.Context, path string) (result BackupResult, 
 func (c *Client) Import(ctx context.Context, r ImportRequest, fn func(ImportNews) error) (result ImportResult, err error) {
 	err = c.list(ctx, http.MethodPost, "/v1/import", r, eachLine(fn), &result)
 	return result, err
+}
+
+// Changes implements Service.
+func (c *Client) Changes(ctx context.Context, r ChangesRequest) (page Changes, err error) {
+	var lines []byte
+	path := "/v1/observations/" + segment(r.Source) + "?" + r.values().Encode()
+	err = c.list(ctx, http.MethodGet, path, nil, func(body io.Reader) (err error) {
+		lines, err = io.ReadAll(body)
+		return err
+	}, &page)
+	page.Lines = lines
+	return page, err
+}
+
+// FileCursor implements Service.
+func (c *Client) FileCursor(ctx context.Context, source, path string) (f *FileCursor, err error) {
+	err = c.value(ctx, http.MethodGet, "/v1/cursors/"+segment(source)+"?"+url.Values{"path": {path}}.Encode(), nil, &f)
+	return f, err
+}
+
+// MoveFileCursor implements Service.
+func (c *Client) MoveFileCursor(ctx context.Context, source string, m FileMove) error {
+	var moved FileCursor
+	return c.value(ctx, http.MethodPost, "/v1/cursors/"+segment(source), m, &moved)
 }
 
 // values write a filter as parseFilter reads it.

@@ -73,12 +73,14 @@ func NewHandler(l *Local, owner string) *Handler {
 	}
 	h.network.Handle("GET /healthz", endpoint(h.alive))
 	for pattern, serve := range map[string]endpoint{
-		"GET /healthz":            h.healthz,
-		"GET /v1/verify":          h.verify,
-		"GET /v1/verify/{source}": h.verifyTwice,
-		"GET /v1/checksums":       h.checksums,
-		"POST /v1/backup":         h.backup,
-		"POST /v1/import":         h.importFile,
+		"GET /healthz":              h.healthz,
+		"GET /v1/verify":            h.verify,
+		"GET /v1/verify/{source}":   h.verifyTwice,
+		"GET /v1/checksums":         h.checksums,
+		"POST /v1/backup":           h.backup,
+		"POST /v1/import":           h.importFile,
+		"GET /v1/cursors/{source}":  h.fileCursor,
+		"POST /v1/cursors/{source}": h.moveFileCursor,
 	} {
 		h.all.Handle(pattern, serve)
 	}
@@ -201,7 +203,12 @@ func trailerText(v any) (string, error) {
 
 // lines sends a list as JSON Lines while write writes it, and then its result.
 func lines(w *response, write func(out *bufio.Writer) (result any, err error)) error {
-	w.Header().Set("Content-Type", "application/jsonl")
+	return stream(w, "application/jsonl", write)
+}
+
+// stream is lines of another media type.
+func stream(w *response, contentType string, write func(out *bufio.Writer) (result any, err error)) error {
+	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Trailer", trailerProblem+", "+trailerResult)
 	out := bufio.NewWriterSize(w, blockBytes)
 	result, err := write(out)
@@ -306,20 +313,6 @@ func (h *Handler) cancel(w *response, r *http.Request) error {
 		return err
 	}
 	return jobLines(w, func(fn func(Job) error) error { return h.local.Cancel(r.Context(), s, fn) })
-}
-
-func (h *Handler) observations(w *response, r *http.Request) error {
-	request := ExportRequest{Source: r.PathValue("source")}
-	for name, values := range r.URL.Query() {
-		var err error
-		if name != "data_only" {
-			return unknownParameter(name)
-		}
-		if request.DataOnly, err = strconv.ParseBool(values[0]); err != nil {
-			return fmt.Errorf("%w: data_only is true or false (got %q)", ErrBadRequest, values[0])
-		}
-	}
-	return lines(w, func(out *bufio.Writer) (any, error) { return h.local.Export(r.Context(), request, out) })
 }
 
 func (h *Handler) verify(w *response, r *http.Request) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 
 	"semel/engine"
 	"semel/engine/config"
-	"semel/failpoint"
 	"semel/storage"
 )
 
@@ -180,55 +178,6 @@ func (l *Local) known(source string) error {
 		return fmt.Errorf("%w %q", ErrUnknownSource, source)
 	}
 	return err
-}
-
-// Export implements Service.
-func (l *Local) Export(ctx context.Context, r ExportRequest, w io.Writer) (ExportResult, error) {
-	var result ExportResult
-	if err := l.known(r.Source); err != nil {
-		return result, err
-	}
-	var buf []byte
-	for after, more := []byte(nil), true; more; {
-		if err := ctx.Err(); err != nil {
-			return result, err
-		}
-		buf = buf[:0]
-		err := l.Store.View(func(tx *storage.Tx) (err error) {
-			after, err = tx.Observations(r.Source, after, pageRows, func(o *storage.Observation) error {
-				before := len(buf)
-				if buf = o.AppendLine(buf, r.DataOnly); len(buf) > before {
-					result.add(o.Window)
-				}
-				return nil
-			})
-			return err
-		})
-		if err != nil {
-			return result, fmt.Errorf("exporting %s: %w", r.Source, err)
-		}
-		if _, err = w.Write(buf); err == nil {
-			err = failpoint.At(failpoint.InExport, l.Store.Path())
-		}
-		if err != nil {
-			return result, fmt.Errorf("exporting %s: %w", r.Source, err)
-		}
-		more = after != nil
-	}
-	return result, nil
-}
-
-func (r *ExportResult) add(window time.Time) {
-	r.Rows++
-	if window.IsZero() {
-		return
-	}
-	if r.FirstWindow == nil || window.Before(*r.FirstWindow) {
-		r.FirstWindow = &window
-	}
-	if r.LastWindow == nil || window.After(*r.LastWindow) {
-		r.LastWindow = &window
-	}
 }
 
 // Status implements Service.

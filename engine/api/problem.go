@@ -52,6 +52,7 @@ var sentinels = []sentinel{
 	{"cross_origin", http.StatusForbidden, errOrigin},
 	{"transition", http.StatusConflict, storage.ErrTransition},
 	{"importing", http.StatusConflict, ErrImporting},
+	{"cursor_moved", http.StatusConflict, storage.ErrCursorMoved},
 	{"damaged", http.StatusInternalServerError, storage.ErrDamaged},
 	{"full", http.StatusInsufficientStorage, storage.ErrFull},
 	{"unreadable", http.StatusInternalServerError, storage.ErrUnreadable},
