@@ -38,6 +38,11 @@ const (
 	// InExport: a part of an export has been handed to its file. An error is
 	// what the disk said to it.
 	InExport Point = "in export"
+	// InAppend: rows have been appended to a file and not synced. An error is
+	// what the disk said to that.
+	InAppend Point = "in append"
+	// AppendSynced: they are synced, and the file's cursor has not moved.
+	AppendSynced Point = "append synced"
 	// InReplace: new files are whole and durable, and one name is about to
 	// change. An error is what the disk said to that.
 	InReplace Point = "in replace"

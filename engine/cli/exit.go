@@ -100,6 +100,8 @@ func classify(err error) *fault {
 		return &fault{exitFailed, err, "nothing was changed: take a new key for another request; each is kept for 24 hours"}
 	case errors.Is(err, storage.ErrTransition):
 		return &fault{exitFailed, err, "only failed jobs can be retried, and only pending or retryable ones canceled"}
+	case errors.Is(err, storage.ErrCursorMoved):
+		return &fault{exitFailed, err, "another semel export --append works on the file: run this one again when that has ended"}
 	case errors.Is(err, storage.ErrDamaged):
 		return &fault{exitFailed, err, "semel verify names each place; kept pages that are lost can be let go by a shorter store.retain.bodies and a run"}
 	case errors.Is(err, storage.ErrMoved):
