@@ -13,9 +13,18 @@ import (
 // made in memory.
 const changesBytes = 8 << 20
 
+// followable refuses a source that is unknown, or out of which rows go: changes
+// tell of rows that are there.
+func (l *Local) followable(source string) error {
+	if s := l.Config.Source(source); s != nil && s.Write == string(storage.WriteReplace) {
+		return fmt.Errorf("%w: rows leave source %s, whose write mode is replace, and changes do not tell of those: export it as a whole", ErrBadRequest, source)
+	}
+	return l.known(source)
+}
+
 // Changes implements Service.
 func (l *Local) Changes(ctx context.Context, r ChangesRequest) (page Changes, err error) {
-	if err := l.known(r.Source); err != nil {
+	if err := l.followable(r.Source); err != nil {
 		return page, err
 	}
 	if r.Limit < 1 || r.Limit > MaxChanges {
@@ -57,7 +66,7 @@ func (p *Changes) addLine(o *storage.Observation, dataOnly bool) {
 
 // FileCursor implements Service.
 func (l *Local) FileCursor(_ context.Context, source, path string) (f *FileCursor, err error) {
-	if err := l.known(source); err != nil {
+	if err := l.followable(source); err != nil {
 		return nil, err
 	}
 	err = l.Store.View(func(tx *storage.Tx) error {
@@ -72,7 +81,7 @@ func (l *Local) FileCursor(_ context.Context, source, path string) (f *FileCurso
 
 // MoveFileCursor implements Service.
 func (l *Local) MoveFileCursor(ctx context.Context, source string, m FileMove) error {
-	if err := l.known(source); err != nil {
+	if err := l.followable(source); err != nil {
 		return err
 	}
 	if !filepath.IsAbs(m.Path) {

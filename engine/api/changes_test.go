@@ -244,6 +244,19 @@ func TestObservationsHandler(t *testing.T) {
 	}
 }
 
+// TestChangesOfReplace: rows that left would stay with whoever follows.
+func TestChangesOfReplace(t *testing.T) {
+	l := local(t)
+	l.Config.Sources[0].Write = string(storage.WriteReplace)
+	_, changes := l.Changes(t.Context(), ChangesRequest{Source: "shop", Limit: 1})
+	_, cursor := l.FileCursor(t.Context(), "shop", "/f")
+	for _, err := range []error{changes, cursor, l.MoveFileCursor(t.Context(), "shop", FileMove{Path: "/f"})} {
+		if !errors.Is(err, ErrBadRequest) || !strings.Contains(err.Error(), "write mode is replace") {
+			t.Error(err)
+		}
+	}
+}
+
 // TestFileCursorCalls goes through the socket's side of export --append.
 func TestFileCursorCalls(t *testing.T) {
 	l := local(t)
