@@ -95,7 +95,7 @@ func (f *growing) grow(ctx context.Context, notef func(string, ...any)) (rows in
 	if err := f.find(ctx, notef); err != nil {
 		return 0, err
 	}
-	if err := f.open(); err != nil {
+	if err := f.open(ctx); err != nil {
 		return 0, err
 	}
 	if err := f.repair(notef); err != nil {
@@ -155,8 +155,24 @@ func (f *growing) hasManifest() bool {
 	return err == nil
 }
 
-// open opens the file, and its sum where the cursor has it.
-func (f *growing) open() (err error) {
+// open opens the file for this process alone, and its sum where the cursor has it.
+func (f *growing) open(ctx context.Context) (err error) {
+	if f.file, err = os.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o666); err != nil {
+		return fmt.Errorf("writing %s: %w", f.path, err)
+	}
+	free, err := lock(f.file)
+	if err == nil && !free {
+		return &fault{exitFailed, fmt.Errorf("another process appends to %s", f.path), "run this one again when that has ended"}
+	}
+	if err == nil {
+		err = storage.SyncDir(filepath.Dir(f.path))
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", f.path, err)
+	}
+	if f.at, err = f.service.FileCursor(ctx, f.request.Source, f.path); err != nil { // where another process has left it
+		return err
+	}
 	if f.at.DataOnly != f.request.DataOnly {
 		return usage("give another file", "%s was begun with --data-only=%t", f.path, f.at.DataOnly)
 	}
@@ -166,10 +182,7 @@ func (f *growing) open() (err error) {
 			return fmt.Errorf("reading the cursor of %s: %w", f.path, err)
 		}
 	}
-	if f.file, err = os.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o666); err != nil {
-		return fmt.Errorf("writing %s: %w", f.path, err)
-	}
-	return storage.SyncDir(filepath.Dir(f.path))
+	return nil
 }
 
 // repair compares the file with its cursor, and cuts off what was not
