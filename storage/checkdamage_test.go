@@ -1073,6 +1073,7 @@ var listDamage = []damage{
 const listedRun = 4
 
 var halfTarget = func() []byte { enc, _ := codec(); return enc.EncodeAll([]byte{1, 1, 1}, nil) }()
+
 // changeDamage is to the changes of sources and to what follows them.
 var changeDamage = []damage{
 	{"missing", remove(bucketChange, changeA), []Breach{
