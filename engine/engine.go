@@ -59,7 +59,7 @@ type Engine struct {
 
 // Summary is what one Run did.
 type Summary struct {
-	New       int  // jobs made from targets
+	New       int  // jobs made, from targets and from links
 	Known     int  // targets whose job was there before
 	BadRows   int  // targets that cannot become jobs
 	BadFiles  int  // files of targets that could not be read

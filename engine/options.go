@@ -88,6 +88,7 @@ type Source struct {
 	Retry   map[storage.Category]RetryPolicy // fields that are zero take the default
 	Blocked BlockRules
 	Rules   *parser.Rules
+	Follow  []intake.Follow // one for each of the rules' links (parser.Spec.Links), in their order
 	Sinks   []storage.Subscription
 
 	Fingerprint string // of the settings that make job keys
@@ -128,6 +129,7 @@ func (o *Options) check() error {
 	}
 	for _, s := range o.Sources {
 		fault(s.Rules == nil, "source %s: rules are missing", s.Name)
+		fault(s.Rules != nil && s.Rules.Links() != len(s.Follow), "source %s: the rules find links in %d ways and %d are followed", s.Name, s.Rules.Links(), len(s.Follow))
 		for _, name := range s.Proxies {
 			fault(!known[name], "source %s: there is no proxy %q", s.Name, name)
 		}

@@ -130,7 +130,7 @@ func (p *replay) completing(j *storage.Job) (last storage.Attempt, err error) {
 
 // commit does in the scratch store what the job did in its own.
 func (p *replay) commit(ctx context.Context, j *storage.Job, c storage.Completion) error {
-	c.Sinks = nil
+	c.Sinks, c.Follow = nil, nil // only the observations are compared
 	return p.scratch.Update(ctx, func(tx *storage.Tx) error {
 		again := storage.NewJob{
 			Key: j.Key, Country: j.Country, Window: j.Window, Scope: j.Scope, Version: j.Version,

@@ -19,7 +19,11 @@ type Trial struct {
 	Reason   string
 	Gone     bool
 	Records  []parser.Record
+	Links    []Link // in page order by rule, as they would be followed
 }
+
+// Link is a job that a page's link would become.
+type Link struct{ Source, URL, Key string }
 
 // Try fetches and parses one target as a worker would, and stores nothing: no
 // job, no attempt, no robots.txt.
@@ -56,16 +60,19 @@ func (e *Engine) try(ctx context.Context, source string, target intake.Target, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, src.longest())
 	defer cancel()
+	var a *attempt
 	var r result
 	for _, name := range src.through() {
-		r = execute(&attempt{engine: e, src: src, proxy: name, ctx: ctx, job: &storage.Job{
+		a = &attempt{engine: e, src: src, proxy: name, ctx: ctx, job: &storage.Job{
 			Key: n.Key, Country: n.Country, URL: n.URL, Vars: n.Vars,
-		}}, ctx)
+		}}
+		r = execute(a, ctx)
 		if r.failure == nil || !wantsNext(r.failure.category) {
 			break
 		}
 	}
-	trial := Trial{Key: n.Key.String(), Attempt: r.record, Gone: r.gone, Records: r.output.Records}
+	a.tellFollow(r.follow, 0)
+	trial := Trial{Key: n.Key.String(), Attempt: r.record, Gone: r.gone, Records: r.output.Records, Links: r.follow.links()}
 	if r.failure != nil {
 		trial.Category, trial.Reason = r.failure.category, r.failure.reason
 	}

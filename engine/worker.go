@@ -74,6 +74,7 @@ type result struct {
 	gone    bool // the page says that there is no such target
 	gateway bool // the page is the gateway's, not the site's, as far as that can be told
 	failure *failure
+	follow  following
 
 	validator storage.Validator // of the page, where it is kept
 }
@@ -81,7 +82,8 @@ type result struct {
 // outcome is what an attempt wants written, and what was decided.
 type outcome struct {
 	decision decision
-	write    func(*storage.Tx) error
+	write    func(*storage.Tx) (storage.Completed, error)
+	follow   following
 }
 
 // work executes the attempt and decides what becomes of its job. When it
@@ -190,6 +192,9 @@ func (a *attempt) parse(ctx context.Context, page *fetch.Page, steps map[string]
 		r.failure = judgeParse(err)
 		return
 	}
+	if r.follow, r.failure = a.follow(output, page.FinalURL); r.failure != nil {
+		return
+	}
 	r.output = output
 	r.record.Records = len(output.Records)
 }
@@ -234,8 +239,9 @@ func (a *attempt) commit(o outcome) error {
 	a.decided = true
 	a.engine.mu.Unlock()
 	stale := false
-	err := a.engine.update(a.ctx, func(tx *storage.Tx) error {
-		err := o.write(tx)
+	var done storage.Completed
+	err := a.engine.update(a.ctx, func(tx *storage.Tx) (err error) {
+		done, err = o.write(tx)
 		if stale = errors.Is(err, storage.ErrLeaseLost); stale {
 			return nil // keeps the count
 		}
@@ -249,12 +255,17 @@ func (a *attempt) commit(o outcome) error {
 		return fmt.Errorf("committing job %s: %w", a.job.Key, err)
 	}
 	a.tell(o.decision, stale)
+	if !stale {
+		a.engine.note(func(s *Summary) { s.New += done.Followed })
+		a.tellFollow(o.follow, done.Collided)
+	}
 	return nil
 }
 
 func (a *attempt) completion(r result) storage.Completion {
 	c := storage.Completion{
 		Attempt: r.record, Mode: a.src.Write, Duplicates: r.output.Duplicates, Sinks: a.src.Sinks, Validator: r.validator,
+		Follow: r.follow.jobs,
 	}
 	if r.gone {
 		c.Attempt.ParserVersion = a.src.Rules.Version()
@@ -270,10 +281,9 @@ func (a *attempt) completion(r result) storage.Completion {
 func (a *attempt) decide(r result, now time.Time) (outcome, error) {
 	a.tellHost(r, now)
 	if r.failure == nil {
-		return outcome{decision{outcome: storage.OutcomeComplete}, func(tx *storage.Tx) error {
-			_, err := tx.CompleteJob(a.job.Lease(), a.completion(r))
-			return err
-		}}, nil
+		return outcome{decision{outcome: storage.OutcomeComplete}, func(tx *storage.Tx) (storage.Completed, error) {
+			return tx.CompleteJob(a.job.Lease(), a.completion(r))
+		}, r.follow}, nil
 	}
 	h, err := a.history(r, now)
 	if err != nil {
@@ -284,7 +294,9 @@ func (a *attempt) decide(r result, now time.Time) (outcome, error) {
 		a.engine.pace.gate(a.answered(r.record), d.gate)
 	}
 	r.record.Category, r.record.Reason = r.failure.category, r.failure.reason
-	return outcome{d, func(tx *storage.Tx) error { return a.writeFailure(tx, r.record, d) }}, nil
+	return outcome{decision: d, write: func(tx *storage.Tx) (storage.Completed, error) {
+		return storage.Completed{}, a.writeFailure(tx, r.record, d)
+	}}, nil
 }
 
 // tellHost tells the pacer what this attempt showed of the host that answered.

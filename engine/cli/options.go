@@ -64,6 +64,7 @@ func engineSource(s *config.Source) engine.Source {
 		Retry:       make(map[storage.Category]engine.RetryPolicy, len(s.Retry)),
 		Blocked:     engine.BlockRules(s.Blocked),
 		Rules:       s.Rules,
+		Follow:      s.Follow,
 		Fingerprint: s.IdentityFingerprint,
 	}
 	for _, p := range s.Proxies {

@@ -17,6 +17,8 @@ import (
 //	/p/tagged  one with an ETag
 //	/p/gone    404
 //	/p/hold…   no answer until release
+//	/list/N    a listing, of two products and the next page, up to the third
+//	/sitemap   an index of one sitemap, which names three products
 type site struct {
 	*httptest.Server
 	releaseOnce sync.Once
@@ -79,6 +81,10 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if text, ok := s.index(r.URL.Path); ok {
+		fmt.Fprint(w, text)
+		return
+	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	switch name {
 	case "gone":
@@ -97,6 +103,24 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		fmt.Fprintf(w, "<h1>Product %s</h1><b class=price>%d.50</b>", name, len(name))
 	}
+}
+
+// index is a page of the site that leads to others.
+func (s *site) index(path string) (string, bool) {
+	switch path {
+	case "/sitemap":
+		return "<sitemapindex><sitemap><loc>" + s.URL + "/sitemap/1</loc></sitemap></sitemapindex>", true
+	case "/sitemap/1":
+		return s.fill("<urlset><url><loc>$SITE/p/1</loc></url>\n<url><loc>$SITE/p/2</loc></url>\n<url><loc>p/3</loc></url></urlset>"), true
+	case "/list/1", "/list/2", "/list/3":
+		n := path[len("/list/"):][0] - '0'
+		text := fmt.Sprintf(`<h1>List %d</h1><a class=product href="/p/%d0">a</a><a class=product href="/p/%d1">b</a>`, n, n, n)
+		if n < 3 {
+			text += fmt.Sprintf(`<a class=next href="%d">next</a>`, n+1)
+		}
+		return "<!doctype html>" + text, true
+	}
+	return "", false
 }
 
 // configText is the config of scripts that bring none.

@@ -27,7 +27,7 @@ func (a *app) tryCommand() *cobra.Command {
 		Use:   "try SOURCE [--url URL | --var NAME=VALUE]... [--file PAGE]",
 		Short: "Fetch and parse one target, store nothing",
 		Long: `Fetch and parse one target as a run would, and show the record, the fields that
-are missing, and what became of it. Nothing is stored and no store is needed.
+are missing, the links that would be followed, and what became of it. Nothing is stored and no store is needed.
 Without --url and --var it is the source's first target; with --file the page is
 read from a file ("-" for stdin) instead of the network. What a run would send is
 sent, also a request that must not be repeated.
@@ -58,6 +58,14 @@ type trial struct {
 	BytesUp   int64         `json:"bytes_up"`
 	BytesDown int64         `json:"bytes_down"`
 	Records   []trialRecord `json:"records"`
+	Links     []trialLink   `json:"links,omitempty"` // that a run would follow
+}
+
+// trialLink is engine.Link with names for JSON.
+type trialLink struct {
+	Source string `json:"source"`
+	URL    string `json:"url"`
+	Key    string `json:"key"`
 }
 
 type trialRecord struct {
@@ -164,6 +172,9 @@ func newTrial(source string, t engine.Trial) trial {
 		}
 		out.Records = append(out.Records, trialRecord{r.Key, r.Data, missing})
 	}
+	for _, l := range t.Links {
+		out.Links = append(out.Links, trialLink(l))
+	}
 	return out
 }
 
@@ -193,6 +204,9 @@ func (a *app) trialText(t engine.Trial) error {
 		if len(r.Missing) > 0 {
 			a.notef("record %s: missing %s", plain(r.Key), strings.Join(r.Missing, ", "))
 		}
+	}
+	for _, l := range t.Links {
+		a.notef("follows %s: %s", l.Source, plain(l.URL))
 	}
 	if t.Category == "" && !t.Gone && len(t.Records) == 0 {
 		return errors.New("the page has no rows")

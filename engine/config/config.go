@@ -115,6 +115,7 @@ type Source struct {
 	Retry   map[storage.Category]RetryPolicy // only what the file states
 	Blocked Blocked
 	Rules   *parser.Rules
+	Follow  []intake.Follow // one for each of the rules' links, in the file's order
 
 	// IdentityText says in canonical words what makes two jobs of this source
 	// the same, for telling people what changed. IdentityFingerprint is its

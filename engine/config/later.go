@@ -41,19 +41,4 @@ func (l *loader) sinks(t *table) {
 // sourceLater reads what a source will have.
 func (t *table) sourceLater() {
 	t.laterTexts("sinks")
-	for _, follow := range t.each("follow", "follow") {
-		t.l.notYet(follow.node)
-		follow.follow()
-	}
-}
-
-// follow reads which links become jobs.
-func (t *table) follow() {
-	var text string
-	var depth int
-	t.text("css", &text)
-	t.text("source", &text)
-	t.text("match", &text)
-	t.integer("max_depth", &depth, 1, 1_000_000)
-	t.done()
 }

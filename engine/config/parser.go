@@ -31,6 +31,7 @@ func (l *loader) parser(source *table, s *Source, vars variables) {
 		spec.Fields = append(spec.Fields, f.field())
 	}
 	t.done()
+	spec.Links = source.follows(s, vars)
 	s.ParserVersion = spec.Version
 	l.checkRuleVars(t, spec, vars)
 	l.checkRuleSteps(t, spec, s)

@@ -19,6 +19,7 @@ func (l *loader) sources(t *table, c *Config) {
 	for _, s := range t.named("source") {
 		c.Sources = append(c.Sources, l.source(s, c))
 	}
+	l.link(t.node, c)
 }
 
 // source reads one [source.NAME].

@@ -16,6 +16,8 @@ type loader struct {
 	getenv func(string) string
 	errs   Errors
 
+	followed []followed // to be linked once all sources are read
+
 	// known collects, by kind of table, the keys that were asked for: the
 	// schema. seen are the file's tables of that kind.
 	known map[string][]string
