@@ -49,12 +49,54 @@ func (a *attempt) receive(req *http.Request, resp *http.Response) (*Page, error)
 		p.CloseDelimited = false
 		return p, nil
 	}
-	body, err := a.readBody(resp)
+	if a.req.Into != nil && resp.StatusCode == http.StatusOK {
+		if err := a.readBody(resp, a.req.MaxInto, a.handOn); err != nil {
+			return nil, err
+		}
+		return p, nil
+	}
+	body, err := a.wholeBody(resp)
 	if err != nil {
 		return nil, err
 	}
 	p.Body, p.Charset = toUTF8(body, resp.Header.Get("Content-Type"))
 	return p, nil
+}
+
+// wholeBody reads a body into memory.
+func (a *attempt) wholeBody(resp *http.Response) (body []byte, err error) {
+	err = a.readBody(resp, a.req.MaxBody, func(r io.Reader) (int64, error) {
+		body, err = a.readAll(r, resp.ContentLength)
+		return int64(len(body)), err
+	})
+	if a.req.cutBody && int64(len(body)) > a.req.MaxBody {
+		body = body[:a.req.MaxBody]
+	}
+	return body, err
+}
+
+// handOn reads a body to where the request wants it.
+func (a *attempt) handOn(r io.Reader) (int64, error) {
+	into := &intoWriter{inner: a.req.Into}
+	n, err := io.Copy(into, r)
+	if into.err != nil {
+		err = fmt.Errorf("%w: %w", errInto, into.err)
+	}
+	return n, err
+}
+
+// errInto: whoever takes the body failed, not the site.
+var errInto = errors.New("handing on the body")
+
+// intoWriter keeps the writer's own error apart from the body's.
+type intoWriter struct {
+	inner io.Writer
+	err   error
+}
+
+func (w *intoWriter) Write(p []byte) (n int, err error) {
+	n, w.err = w.inner.Write(p)
+	return n, w.err
 }
 
 // mediaType is a Content-Type without its parameters, also where they are
@@ -67,35 +109,34 @@ func mediaType(contentType string) string {
 	return strings.ToLower(strings.TrimSpace(t))
 }
 
-// readBody reads, decompresses and bounds the body.
-func (a *attempt) readBody(resp *http.Response) ([]byte, error) {
-	limit := a.req.MaxBody
+// readBody decompresses and bounds the body for read, which gives how much it has
+// read. One that is cut at the limit is one byte too long for it.
+func (a *attempt) readBody(resp *http.Response, limit int64, read func(io.Reader) (int64, error)) error {
 	if limit <= 0 {
 		limit = math.MaxInt64 - 1
 	}
 	if resp.ContentLength > limit && !a.req.cutBody {
-		return nil, fmt.Errorf("%w: %d bytes announced, %d allowed", ErrTooLarge, resp.ContentLength, limit)
+		return fmt.Errorf("%w: %d bytes announced, %d allowed", ErrTooLarge, resp.ContentLength, limit)
 	}
 	if left := a.meter.left(); left >= 0 && resp.ContentLength > left+readAhead {
-		return nil, fmt.Errorf("%w: %d bytes announced, %d left", ErrMaxBytes, resp.ContentLength, left)
+		return fmt.Errorf("%w: %d bytes announced, %d left", ErrMaxBytes, resp.ContentLength, left)
 	}
 	wire := &wireReader{inner: resp.Body, meter: a.meter}
 	decoded, closeAll, err := decode(wire, resp.Header.Values("Content-Encoding"))
 	if err != nil {
-		return nil, wire.blame(err)
+		return wire.blame(err)
 	}
 	defer closeAll()
-	body, err := a.readAll(io.LimitReader(decoded, limit+1), resp.ContentLength)
-	if int64(len(body)) > limit {
-		if a.req.cutBody {
-			return body[:limit], nil
-		}
-		return nil, fmt.Errorf("%w: over %d bytes", ErrTooLarge, limit)
-	}
-	if err == nil {
+	n, err := read(io.LimitReader(decoded, limit+1))
+	switch {
+	case n > limit && a.req.cutBody:
+		return nil
+	case n > limit:
+		return fmt.Errorf("%w: over %d bytes", ErrTooLarge, limit)
+	case err == nil:
 		err = wire.finish()
 	}
-	return body, wire.blame(err)
+	return wire.blame(err)
 }
 
 // readAll reads to the end, its buffer growing only as far as the share does.
@@ -156,7 +197,7 @@ func (r *wireReader) blame(err error) error {
 	switch {
 	case r.err != nil:
 		return fmt.Errorf("%w: %w", ErrTruncated, r.err)
-	case err == nil, errors.Is(err, ErrEncoding), errors.Is(err, errNoShare):
+	case err == nil, errors.Is(err, ErrEncoding), errors.Is(err, errNoShare), errors.Is(err, errInto):
 		return err
 	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
 		return fmt.Errorf("%w: %w", ErrTruncated, io.ErrUnexpectedEOF)

@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 	"crypto/x509"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -26,6 +27,12 @@ type Request struct {
 
 	// Share is the body's part of a Budget; the caller frees it. nil: no bound.
 	Share *Share
+
+	// Into takes the body of an answer of status 200 as it comes, decompressed and
+	// in its own charset; the Page then has none. It may get a part before Do fails.
+	// nil: every body is the Page's.
+	Into    io.Writer
+	MaxInto int64 // decompressed bytes for Into, in the place of MaxBody; 0: no cap
 
 	// Once: the request must not reach the site twice. It goes over connections
 	// of its own, since net/http sends a request again whose kept connection
