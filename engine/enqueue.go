@@ -30,7 +30,7 @@ func (e *Engine) enqueueAll(ctx context.Context) error {
 // enqueue reads a source's targets. A file that cannot be read and rows that
 // cannot become jobs are told and left out; they hold back nothing else.
 func (e *Engine) enqueue(ctx context.Context, src *Source) error {
-	targets, err := intake.Open(src.Targets)
+	targets, err := e.openTargets(ctx, src)
 	if err != nil {
 		return e.badFile(src, err)
 	}
@@ -45,6 +45,8 @@ func (e *Engine) enqueue(ctx context.Context, src *Source) error {
 		case errors.As(err, &bad):
 			e.badRow(src, bad)
 			continue
+		case ctx.Err() != nil:
+			return ctx.Err()
 		case err != nil:
 			return errors.Join(e.enqueueJobs(ctx, chunk), e.badFile(src, err))
 		}

@@ -36,6 +36,21 @@ func (a *Attempt) traffic(l Lane, count func(source, metric string, n int64)) {
 	count("", on+MetricProxyDown+a.Proxy, a.BytesDown)
 }
 
+// CountTraffic counts what was moved for a source and for none of its jobs, as
+// if attempts of theirs had moved it that are pruned by now. proxy "": directly.
+func (tx *Tx) CountTraffic(source, host, proxy string, moved Traffic) {
+	count := func(source, metric string, n int64) {
+		if metric != MetricBytesWasted { // it was for jobs to come
+			tx.count(source, metric, n)
+			tx.count(source, metricPruned+metric, n)
+		}
+	}
+	a := Attempt{Proxy: proxy, End: tx.Now, BytesUp: moved.Up, BytesDown: moved.Down}
+	a.traffic(Lane{Host: host, Source: source}, count)
+	count(source, MetricBytesUp, moved.Up)
+	count(source, MetricBytesDown, moved.Down)
+}
+
 // pruneTraffic notes what an attempt had counted that is about to be deleted.
 func (tx *Tx) pruneTraffic(a *Attempt) error {
 	if a.Lane == 0 {

@@ -52,6 +52,9 @@ func parseVars(texts []string) (intake.Vars, error) {
 
 // firstTarget reads the first of a source's targets.
 func firstTarget(s *config.Source) (intake.Target, error) {
+	if s.Targets.Kind == intake.Sitemap {
+		return intake.Target{}, usage("name one with --url URL", "the targets of source %s stand in a sitemap, which only a run fetches", s.Name)
+	}
 	targets, err := intake.Open(s.Targets)
 	if err != nil {
 		return intake.Target{}, err

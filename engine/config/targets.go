@@ -35,17 +35,31 @@ func (l *loader) targets(t *table, s *Source) variables {
 	if !l.text(n, &text) {
 		return variables{}
 	}
-	if strings.HasPrefix(text, "sitemap:") || strings.HasPrefix(text, "nats:") {
+	if url, ok := strings.CutPrefix(text, "sitemap:"); ok {
+		return l.sitemap(n, url, s)
+	}
+	if strings.HasPrefix(text, "nats:") {
 		l.notYet(n)
 		return variables{}
 	}
 	kind, ok := intake.KindOf(text)
 	if !ok {
-		l.wrong(n, "must be a file that ends in .csv, .jsonl or .txt, or a list")
+		l.wrong(n, "must be a file that ends in .csv, .jsonl or .txt, sitemap:URL, or a list")
 		return variables{}
 	}
 	s.Targets = intake.Spec{Kind: kind, Path: l.path(text)}
 	return l.targetFile(n, s)
+}
+
+// sitemap reads the address of a sitemap. It is not shown, since it may hold a
+// login.
+func (l *loader) sitemap(n *node, url string, s *Source) variables {
+	if err := intake.CheckURL(url); err != nil {
+		l.fault(n, "sitemap: %v", err)
+		return variables{}
+	}
+	s.Targets = intake.Spec{Kind: intake.Sitemap, Path: url}
+	return variables{names: []string{"url"}, some: true, all: true}
 }
 
 // targetFile looks into a file for the variables it has. A file that is not
@@ -184,7 +198,7 @@ func (l *loader) checkVars(n *node, names []string, vars variables, required boo
 		case vars.steps:
 			l.fault(n, "neither the targets nor an earlier step have a variable %q", name).Hint = nearest(name, vars.names)
 		case vars.none:
-			l.fault(n, "variable %q has no value: say with targets where it comes from (targets = [] for jobs that are submitted)", name)
+			l.fault(n, "variable %q has no value: say with targets where it comes from (targets = [] for jobs that are submitted or followed)", name)
 		default:
 			l.fault(n, "the targets have no variable %q", name).Hint = nearest(name, vars.names)
 		}
@@ -205,7 +219,7 @@ func (l *loader) checkURL(t *table, s *Source) {
 	n := t.urlNode()
 	if n == nil {
 		if !s.workflow() && !bringsURLs(t.get("targets"), s) {
-			l.fault(t.node, "url is missing: only a .txt file or a list of URLs does without")
+			l.fault(t.node, "url is missing: only a .txt file, a sitemap or a list of URLs does without")
 		}
 		return
 	}
@@ -234,7 +248,7 @@ func (l *loader) checkURLText(n *node, template intake.Template) {
 // fault themselves get the benefit of the doubt.
 func bringsURLs(targets *node, s *Source) bool {
 	if targets == nil || targets.items == nil {
-		return targets != nil && (s.Targets.Kind == intake.TXT || s.Targets.Path == "")
+		return targets != nil && (s.Targets.Kind == intake.TXT || s.Targets.Kind == intake.Sitemap || s.Targets.Path == "")
 	}
 	return len(targets.items) == 0 || !targets.items[0].table
 }

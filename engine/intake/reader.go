@@ -21,6 +21,8 @@ const (
 	CSV    Kind = "csv"   // a header row names the variables
 	JSONL  Kind = "jsonl" // one flat object a line
 	TXT    Kind = "txt"   // one URL a line, as variable url; blank lines and "#" comments are skipped
+
+	Sitemap Kind = "sitemap" // of a site, as variable url; it is fetched (OpenSitemap), so Open opens none
 )
 
 // KindOf tells the kind of a file by the end of its name; false where it is
@@ -39,7 +41,7 @@ var errRowTooLong = fmt.Errorf("row of more than %d bytes", maxRowBytes)
 // Spec says where targets come from. The zero Spec has none.
 type Spec struct {
 	Kind    Kind
-	Path    string   // of the file; "" for Inline
+	Path    string   // of the file, or URL of the sitemap; "" for Inline
 	Targets []Target // for Inline
 }
 
@@ -54,8 +56,11 @@ type Reader struct {
 // Open opens the targets of a Spec, and reads the header of a CSV file. Close
 // the Reader.
 func Open(spec Spec) (*Reader, error) {
-	if spec.Kind == Inline {
+	switch spec.Kind {
+	case Inline:
 		return &Reader{next: inline(spec.Targets)}, nil
+	case Sitemap:
+		return nil, fmt.Errorf("opening targets: %s is a sitemap, which only a run fetches", spec.Path)
 	}
 	file, err := os.Open(spec.Path)
 	if err != nil {
