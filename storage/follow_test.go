@@ -92,6 +92,16 @@ func TestShorterWay(t *testing.T) {
 	}
 }
 
+// The depth counts by itself, also where nothing else differs.
+func TestShorterWayAlone(t *testing.T) {
+	s := storagetest.Open(t)
+	id := enqueue(t, s, linked("a", 3, "x"))[0].ID
+	enqueue(t, s, linked("a", 1, "x"))
+	if j := getJob(t, s, id); j.Depth != 1 {
+		t.Errorf("depth %d", j.Depth)
+	}
+}
+
 // A job that has been claimed stays as deep as it was: what it led to is made.
 func TestShorterWayTooLate(t *testing.T) {
 	s := storagetest.Open(t)
