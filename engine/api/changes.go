@@ -13,6 +13,10 @@ import (
 // made in memory.
 const changesBytes = 8 << 20
 
+// changesRows is how many rows one look at the store adds to a page: by so many
+// it may pass changesBytes.
+const changesRows = 100
+
 // followable refuses a source that is unknown, or out of which rows go: changes
 // tell of rows that are there.
 func (l *Local) followable(source string) error {
@@ -43,7 +47,7 @@ func (l *Local) Changes(ctx context.Context, r ChangesRequest) (page Changes, er
 			return page, err
 		}
 		err := l.Store.View(func(tx *storage.Tx) (err error) {
-			after, more, err = tx.Changes(r.Source, after, min(pageRows, r.Limit-page.Rows), func(o *storage.Observation) error {
+			after, more, err = tx.Changes(r.Source, after, min(changesRows, r.Limit-page.Rows), func(o *storage.Observation) error {
 				page.addLine(o, r.DataOnly)
 				return nil
 			})

@@ -167,17 +167,17 @@ func TestChangesDataOnly(t *testing.T) {
 
 func TestChangesBounded(t *testing.T) {
 	l := local(t)
-	big := []byte(`{"v":"` + strings.Repeat("x", 1<<20) + `"}`)
+	big := []byte(`{"v":"` + strings.Repeat("x", 100<<10) + `"}`)
 	for i := range 3 {
 		var records []storage.NewObservation
-		for k := range 10 {
+		for k := range changesRows {
 			records = append(records, storage.NewObservation{Key: fmt.Sprint(i, k), Data: big})
 		}
 		commit(t, l, i, records...)
 	}
 	rows, cursor, pages := 0, "", 0
 	for ; ; pages++ {
-		page, err := l.Changes(t.Context(), ChangesRequest{Source: "shop", Cursor: cursor, Limit: 5})
+		page, err := l.Changes(t.Context(), ChangesRequest{Source: "shop", Cursor: cursor, Limit: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +186,7 @@ func TestChangesBounded(t *testing.T) {
 		}
 		rows, cursor = rows+page.Rows, page.Cursor
 	}
-	if rows != 30 || pages != 6 {
+	if rows != 3*changesRows || pages != 3 {
 		t.Errorf("%d rows in %d pages", rows, pages)
 	}
 }
