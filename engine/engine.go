@@ -164,16 +164,17 @@ func ignoreStop(ctx context.Context, err error) error {
 // its leases before is dead.
 func (e *Engine) takeOver(ctx context.Context) error {
 	err := e.update(ctx, func(tx *storage.Tx) error {
-		for _, name := range slices.Sorted(maps.Keys(e.sources)) {
-			if err := e.register(tx, e.sources[name]); err != nil {
-				return err
-			}
+		if err := e.register(tx); err != nil {
+			return err
 		}
 		for _, p := range e.opts.Proxies {
 			e.health.spend(p.Name, tx.ProxyTraffic(p.Name, tx.Now).Total(), tx.Now)
 		}
 		return e.restoreGates(tx)
 	})
+	if errors.Is(err, ErrGuard) {
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("taking over the store: %w", err)
 	}
@@ -184,6 +185,28 @@ func (e *Engine) takeOver(ctx context.Context) error {
 	return err
 }
 
+// register remembers under which identity and rules the sources work, and tells
+// where complete jobs keep the records of older rules.
+func (e *Engine) register(tx *storage.Tx) error {
+	var stored []storage.Source
+	for _, name := range slices.Sorted(maps.Keys(e.sources)) {
+		src := e.sources[name]
+		stored = append(stored, StoredSource(name, src.IdentityText, src.Rules))
+	}
+	if err := Register(tx, stored...); err != nil {
+		return err
+	}
+	for _, s := range stored {
+		if e.sources[s.Name].Identity.Parser {
+			continue // versions stand side by side
+		}
+		if n := tx.Counters(s.Name).CompleteBefore(s.Version); n > 0 {
+			e.opts.Log.Warn("complete jobs keep the records of older rules: semel retry --source "+s.Name+" --recollect collects them again", "source", s.Name, "jobs", n, "version", s.Version)
+		}
+	}
+	return nil
+}
+
 // restoreGates holds back hosts that asked for it before a restart.
 func (e *Engine) restoreGates(tx *storage.Tx) error {
 	gates, err := tx.HostGates()
@@ -191,30 +214,6 @@ func (e *Engine) restoreGates(tx *storage.Tx) error {
 		e.pace.gate(host, until)
 	}
 	return err
-}
-
-// register remembers under which identity and rules a source works, and warns
-// where they are not those of its earlier jobs.
-func (e *Engine) register(tx *storage.Tx, src *Source) error {
-	now := storage.Source{Name: src.Name, Identity: src.Fingerprint, Rules: src.Rules.Fingerprint(), Version: src.Rules.Version()}
-	was, err := tx.Source(src.Name)
-	switch {
-	case errors.Is(err, storage.ErrNotFound):
-		return tx.PutSource(now)
-	case err != nil:
-		return err
-	}
-	if was.Identity != now.Identity {
-		e.opts.Log.Warn("the settings that make job keys have changed: targets collected before may be collected again under new keys", "source", src.Name)
-	}
-	if was.Rules != now.Rules && was.Version == now.Version {
-		e.opts.Log.Warn("the rules have changed under the same parser.version: records of both will stand side by side; raise the version", "source", src.Name, "version", now.Version)
-		return nil
-	}
-	if was.Rules == now.Rules && was.Version == now.Version && was.Identity == now.Identity {
-		return nil
-	}
-	return tx.PutSource(now)
 }
 
 // Summary is what was done so far.
@@ -240,14 +239,10 @@ func (e *Engine) countOpen() error {
 	open := 0
 	err := e.opts.Store.View(func(tx *storage.Tx) error {
 		for name := range e.sources {
-			open += openJobs(tx.Counters(name))
+			open += int(tx.Counters(name).Open())
 		}
 		return nil
 	})
 	e.note(func(s *Summary) { s.Open = open })
 	return err
-}
-
-func openJobs(c storage.Counters) int {
-	return int(c.State(storage.StatePending) + c.State(storage.StateRunning) + c.State(storage.StateRetryable))
 }

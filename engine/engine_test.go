@@ -105,7 +105,7 @@ func source(t testing.TB, n int) Source {
 			Name: "shop", URL: template(t, "http://shop.test/p/{id}"), Key: template(t, "{id}"),
 			Identity: intake.Identity{Country: true, Window: true}, ParserVersion: 1,
 		},
-		Timeout: time.Minute, Write: storage.WriteUpsert, Rules: titleRules(t), Fingerprint: "x",
+		Timeout: time.Minute, Write: storage.WriteUpsert, Rules: titleRules(t), IdentityText: "x",
 		Limits: Limits{Attempts: 6, Time: 6 * time.Hour, Bytes: 5 << 20, Rescues: 100},
 	}
 	for i := range n {

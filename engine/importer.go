@@ -53,7 +53,7 @@ type Importer struct {
 	Store  *storage.Store
 	Source *intake.Source
 	Vars   []string               // that each row must have for what the source sends
-	Record storage.Source         // of the source, for a store that does not know it
+	Record storage.Source         // of the source, as Register takes it
 	Sinks  []storage.Subscription // of the source
 
 	Path      string
@@ -263,11 +263,8 @@ func (im *Importer) begin(ctx context.Context, s surveyed, result *Imported) (ru
 		return 0, nil
 	}
 	err = im.Store.Update(ctx, func(tx *storage.Tx) error {
-		if _, err := tx.Source(im.Record.Name); errors.Is(err, storage.ErrNotFound) {
-			err = tx.PutSource(im.Record)
-			if err != nil {
-				return err
-			}
+		if err := Register(tx, im.Record); err != nil {
+			return err
 		}
 		r, err := tx.BeginImport(storage.Import{Key: im.key(), SHA256: s.sha256, Jobs: s.jobs, Rows: uint64(s.good), Bad: uint64(s.bad)})
 		if err == nil {

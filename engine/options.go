@@ -91,7 +91,7 @@ type Source struct {
 	Follow  []intake.Follow // one for each of the rules' links (parser.Spec.Links), in their order
 	Sinks   []storage.Subscription
 
-	Fingerprint string // of the settings that make job keys
+	IdentityText string // says in canonical words what makes its job keys
 }
 
 // through are the proxies to choose from, direct being "".

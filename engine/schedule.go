@@ -360,9 +360,9 @@ func (e *Engine) workable(tx *storage.Tx) (bool, error) {
 	untried := map[string]*Source{}
 	for name, src := range e.sources {
 		c := tx.Counters(name)
-		switch open := openJobs(c); {
+		switch open := c.Open(); {
 		case open == 0 || allProxies(src, func(name string) bool { return e.health.heldWhole(name, now) }):
-		case open > int(c.State(storage.StatePending)):
+		case open > c.State(storage.StatePending):
 			return true, nil
 		default:
 			untried[name] = src

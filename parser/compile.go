@@ -50,7 +50,7 @@ func Compile(spec Spec) (*Rules, error) {
 	if err := errors.Join(c.faults...); err != nil {
 		return nil, err
 	}
-	r.fingerprint = fingerprint(&spec)
+	r.fingerprint, r.parts = fingerprint(&spec), parts(&spec)
 	return r, nil
 }
 

@@ -26,6 +26,25 @@ func fingerprint(spec *Spec) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// parts fingerprints each part of a Spec that fingerprint takes in, by its key
+// in the config.
+func parts(spec *Spec) map[string]string {
+	forms := map[string]any{"empty": cmp.Or(spec.Empty, "fail")}
+	if spec.Rows != nil {
+		forms["rows"] = canonicalRule(spec.Rows)
+	}
+	setText(forms, "key", spec.Key)
+	for i := range spec.Fields {
+		forms["fields."+spec.Fields[i].Name] = canonicalField(&spec.Fields[i])
+	}
+	prints := make(map[string]string, len(forms))
+	for name, form := range forms {
+		sum := sha256.Sum256(mustJSON(form))
+		prints[name] = hex.EncodeToString(sum[:8])
+	}
+	return prints
+}
+
 func canonicalRule(r *Rule) map[string]any {
 	form := map[string]any{}
 	setText(form, "css", r.CSS)

@@ -2,6 +2,7 @@ package parser
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -76,6 +77,7 @@ var Types = []string{"text", "html", "integer", "decimal", "money", "boolean", "
 type Rules struct {
 	version     int
 	fingerprint string
+	parts       map[string]string
 	rows        selector // nil: one record per page
 	acceptEmpty bool
 	key         keyTemplate
@@ -106,6 +108,11 @@ func (r *Rules) Columns() []string {
 	}
 	return columns
 }
+
+// Parts are short fingerprints of the parts that Fingerprint is over, by their
+// keys below [source.x.parser], such as "rows" and "fields.price": for telling
+// which of two Rules' parts differ. The order of the fields is in none of them.
+func (r *Rules) Parts() map[string]string { return maps.Clone(r.parts) }
 
 // Steps are the names of the workflow's steps that fields name, each once, in
 // the fields' order.

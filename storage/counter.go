@@ -122,6 +122,11 @@ func (c Counters) CompleteBefore(version int) int64 {
 	return n
 }
 
+// Open is the number of jobs with work ahead.
+func (c Counters) Open() int64 {
+	return c.State(StatePending) + c.State(StateRunning) + c.State(StateRetryable)
+}
+
 // By are the counters of a metric that ends in "/", by category, zeros left out.
 func (c Counters) By(metric string) map[Category]int64 {
 	by := map[Category]int64{}

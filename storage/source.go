@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -13,7 +14,16 @@ type Source struct {
 	Identity string    `json:"identity"` // fingerprint of the settings that make job keys
 	Rules    string    `json:"rules"`    // fingerprint of the parser's rules
 	Version  int       `json:"version"`  // that these rules have
-	Since    time.Time `json:"since"`    // when these were first used
+	Since    time.Time `json:"since"`    // when these were first used; set by PutSource
+
+	// For telling people what differs; absent in records of schema 3.
+	IdentityText string            `json:"identity_text,omitempty"` // the settings of Identity
+	Parts        map[string]string `json:"parts,omitempty"`         // fingerprints of the rules' parts, by setting
+}
+
+// same reports whether two records stand for the same identity and rules.
+func (s *Source) same(other *Source) bool {
+	return s.Identity == other.Identity && s.Rules == other.Rules && s.Version == other.Version
 }
 
 // Source reads a source. Error: ErrNotFound.
@@ -46,9 +56,19 @@ func (tx *Tx) Sources() ([]Source, error) {
 // PutSource remembers a source as it is now.
 func (tx *Tx) PutSource(s Source) error {
 	s.Since = tx.Now
+	switch was, err := tx.Source(s.Name); {
+	case err != nil && !isNotFound(err):
+		return err
+	case err == nil && was.same(&s):
+		s.Since = was.Since
+	}
 	v, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("encoding source %s: %w", s.Name, err)
 	}
-	return tx.put(bucketSource, []byte(s.Name), v)
+	old := tx.get(bucketSource, []byte(s.Name))
+	if bytes.Equal(old, v) {
+		return nil
+	}
+	return tx.replace(bucketSource, []byte(s.Name), old, v)
 }

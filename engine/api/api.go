@@ -37,6 +37,9 @@ var (
 	ErrBadRequest = errors.New("bad request")
 	// ErrImporting: an import under the same name is under way.
 	ErrImporting = errors.New("it is being imported")
+	// ErrOtherConfig: the process that holds the store works with another
+	// config than the caller means.
+	ErrOtherConfig = errors.New("the semel run that holds the store works with another config")
 )
 
 // Service is every command that looks at a store or changes it.
@@ -50,8 +53,8 @@ type Service interface {
 	// Job is one job's whole story; ref is its id or its key. Error:
 	// storage.ErrNotFound.
 	Job(ctx context.Context, ref string) (JobStory, error)
-	// Retry sends failed jobs back to pending, and calls fn with each that it
-	// changed. An error of fn ends no change under way: it is given at the end.
+	// Retry sends failed jobs, and complete ones to be recollected, back to
+	// pending, and calls fn with each that it changed. An error of fn ends no change under way: it is given at the end.
 	// Errors: storage.ErrNotFound, storage.ErrTransition, ErrUnknownSource.
 	Retry(ctx context.Context, s Selection, fn func(Job) error) error
 	// Cancel fails jobs that wait, and calls fn as Retry does. Errors:
@@ -89,6 +92,9 @@ type Service interface {
 	// MoveFileCursor acknowledges what was appended to a file and is durable
 	// there. Errors: storage.ErrCursorMoved, ErrBadRequest.
 	MoveFileCursor(ctx context.Context, source string, m FileMove) error
+	// Accept takes a source as the config has it now, whatever it was. Errors:
+	// ErrUnknownSource, ErrOtherConfig.
+	Accept(ctx context.Context, r AcceptRequest) (AcceptResult, error)
 }
 
 // JobFilter says which jobs to list; zero fields let all through.
@@ -105,6 +111,10 @@ type Selection struct {
 	Refs     []string         `json:"refs,omitempty"`   // ids or keys
 	Source   string           `json:"source,omitempty"` // where Refs is empty: the jobs of this source that can be changed so
 	Category storage.Category `json:"category,omitempty"`
+	// Recollect makes Retry take complete jobs, too. Those of a source are left
+	// out where a request of theirs must not be repeated, and where their key is
+	// that of another version of the rules.
+	Recollect bool `json:"recollect,omitempty"`
 }
 
 // Breach is one place where the store contradicts itself.
@@ -239,7 +249,7 @@ type JobStory struct {
 	Reason     string            `json:"reason,omitempty"`
 	Next       string            `json:"next"` // what comes next, for people
 	Scope      string            `json:"scope,omitempty"`
-	Version    int               `json:"parser_version"` // of the rules when the job was made
+	Version    int               `json:"parser_version"` // of the rules when the job was made, or that read its page
 	Priority   int8              `json:"priority"`
 	Vars       map[string]string `json:"vars,omitempty"`
 	Created    time.Time         `json:"created"`

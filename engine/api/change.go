@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"semel/engine/config"
 	"semel/storage"
 )
 
 // transition is a change of jobs.
 type transition struct {
-	from   storage.JobState // where jobs are not named, only those in this state; "": in any
+	from   []storage.JobState // where jobs are not named, only those in these states
 	apply  func(tx *storage.Tx, id uint64) (*storage.Job, error)
 	spares func(*storage.Job) bool // where jobs are not named, not these; nil: none
 }
@@ -18,13 +20,30 @@ type transition struct {
 // Retry implements Service. What must not be sent again by itself is not swept
 // along with the rest of a source: somebody has to mean it.
 func (l *Local) Retry(ctx context.Context, s Selection, fn func(Job) error) error {
-	unsafe := func(j *storage.Job) bool { return j.Sent != "" && s.Category != storage.CategoryUnsafeToRepeat }
-	return l.change(ctx, s, fn, transition{storage.StateFailed, (*storage.Tx).RequeueJob, unsafe})
+	t := transition{[]storage.JobState{storage.StateFailed}, (*storage.Tx).RequeueJob, nil}
+	if s.Recollect {
+		t.from, t.apply = append(t.from, storage.StateComplete), (*storage.Tx).RecollectJob
+	}
+	src := l.Config.Source(s.Source)
+	t.spares = func(j *storage.Job) bool {
+		if j.State == storage.StateComplete {
+			return !recollectable(src, j)
+		}
+		return j.Sent != "" && s.Category != storage.CategoryUnsafeToRepeat
+	}
+	return l.change(ctx, s, fn, t)
+}
+
+// recollectable reports whether a complete job may be collected once more
+// without anybody naming it. Of a source that is not in the config (nil) nobody
+// knows what it would send.
+func recollectable(src *config.Source, j *storage.Job) bool {
+	return src != nil && src.Repeatable() && (j.Key.Version == 0 || j.Key.Version == src.ParserVersion)
 }
 
 // Cancel implements Service.
 func (l *Local) Cancel(ctx context.Context, s Selection, fn func(Job) error) error {
-	return l.change(ctx, s, fn, transition{"", func(tx *storage.Tx, id uint64) (*storage.Job, error) {
+	return l.change(ctx, s, fn, transition{[]storage.JobState{storage.StatePending, storage.StateRetryable}, func(tx *storage.Tx, id uint64) (*storage.Job, error) {
 		return tx.CancelJob(id, nil)
 	}, nil})
 }
@@ -82,8 +101,8 @@ func (l *Local) changeMatching(ctx context.Context, s Selection, tell func([]Job
 		ids = ids[:0]
 		return err
 	}
-	err := l.eachJob(ctx, JobFilter{Source: s.Source, State: t.from, Category: s.Category}, func(j *storage.Job) error {
-		if t.spares != nil && t.spares(j) {
+	err := l.eachJob(ctx, JobFilter{Source: s.Source, Category: s.Category}, func(j *storage.Job) error {
+		if !slices.Contains(t.from, j.State) || t.spares != nil && t.spares(j) {
 			return nil
 		}
 		if ids = append(ids, j.ID); len(ids) == pageRows {

@@ -232,6 +232,12 @@ func (c *Client) MoveFileCursor(ctx context.Context, source string, m FileMove) 
 	return c.value(ctx, http.MethodPost, "/v1/cursors/"+segment(source), m, &moved)
 }
 
+// Accept implements Service.
+func (c *Client) Accept(ctx context.Context, r AcceptRequest) (result AcceptResult, err error) {
+	err = c.value(ctx, http.MethodPost, "/v1/accept/"+segment(r.Source), r, &result)
+	return result, err
+}
+
 // values write a filter as parseFilter reads it.
 func (f JobFilter) values() url.Values {
 	v := url.Values{}

@@ -81,6 +81,7 @@ func NewHandler(l *Local, owner string) *Handler {
 		"POST /v1/import":           h.importFile,
 		"GET /v1/cursors/{source}":  h.fileCursor,
 		"POST /v1/cursors/{source}": h.moveFileCursor,
+		"POST /v1/accept/{source}":  h.accept,
 	} {
 		h.all.Handle(pattern, serve)
 	}
@@ -312,6 +313,9 @@ func (h *Handler) cancel(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if s.Recollect {
+		return fmt.Errorf("%w: only a retry recollects", ErrBadRequest)
+	}
 	return jobLines(w, func(fn func(Job) error) error { return h.local.Cancel(r.Context(), s, fn) })
 }
 
@@ -374,6 +378,18 @@ func (h *Handler) importFile(w *response, r *http.Request) error {
 	})
 }
 
+func (h *Handler) accept(w *response, r *http.Request) error {
+	request := AcceptRequest{Source: r.PathValue("source")}
+	if err := readBody(w, r, &request); err != nil {
+		return err
+	}
+	result, err := h.local.Accept(r.Context(), request)
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, result)
+}
+
 // parseFilter reads a JobFilter from a query, and values write it.
 func parseFilter(query url.Values) (f JobFilter, err error) {
 	for name, values := range query {
@@ -416,10 +432,20 @@ func unknownParameter(name string) error {
 	return fmt.Errorf("%w: unknown parameter %q", ErrBadRequest, name)
 }
 
-// selection is the job of the path, or what the body selects.
+// selection is the job of the path, with what the query says, or what the body
+// selects.
 func selection(w *response, r *http.Request) (s Selection, err error) {
 	if id := r.PathValue("id"); id != "" {
-		return Selection{Refs: []string{id}}, nil
+		s.Refs = []string{id}
+		for name, values := range r.URL.Query() {
+			if name != "recollect" {
+				return s, unknownParameter(name)
+			}
+			if s.Recollect, err = strconv.ParseBool(values[0]); err != nil {
+				return s, fmt.Errorf("%w: recollect is true or false (got %q)", ErrBadRequest, values[0])
+			}
+		}
+		return s, nil
 	}
 	if err := readBody(w, r, &s); err != nil {
 		return s, err

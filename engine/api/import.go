@@ -12,7 +12,6 @@ import (
 	"semel/engine"
 	"semel/engine/config"
 	"semel/engine/intake"
-	"semel/storage"
 )
 
 // ImportRequest says what to import and how.
@@ -145,7 +144,7 @@ func (r *ImportRequest) check() error {
 func (l *Local) importer(s *config.Source, r ImportRequest, window time.Time, fn func(ImportNews) error) *engine.Importer {
 	return &engine.Importer{
 		Store: l.Store, Source: &s.Source, Vars: s.RowVars(),
-		Record: storage.Source{Name: s.Name, Identity: s.IdentityFingerprint, Rules: s.Rules.Fingerprint(), Version: s.Rules.Version()},
+		Record: stored(s),
 		Path:   r.Path, Window: window, ChunkRows: r.ChunkRows, Strict: r.Strict,
 		Tell: func(n engine.ImportNews) error { return fn(newImportNews(n)) },
 	}

@@ -225,7 +225,7 @@ func TestChangeSkipsForgotten(t *testing.T) {
 	l := local(t)
 	enqueue(t, l, "shop", 0, 2)
 	work(t, l, 2, failAs(storage.CategoryNotFound))
-	jobs, err := l.changePage(t.Context(), []uint64{1, 99, 2}, transition{storage.StateFailed, (*storage.Tx).RequeueJob, nil})
+	jobs, err := l.changePage(t.Context(), []uint64{1, 99, 2}, transition{[]storage.JobState{storage.StateFailed}, (*storage.Tx).RequeueJob, nil})
 	if err != nil || len(jobs) != 2 {
 		t.Errorf("%+v, %v", jobs, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 
+	"semel/engine"
 	"semel/storage"
 )
 
@@ -41,6 +42,8 @@ type sentinel struct {
 var sentinels = []sentinel{
 	{"bad_request", http.StatusBadRequest, ErrBadRequest},
 	{"unknown_source", http.StatusNotFound, ErrUnknownSource},
+	{"other_config", http.StatusConflict, ErrOtherConfig},
+	{"guard", http.StatusConflict, engine.ErrGuard},
 	{"not_found", http.StatusNotFound, storage.ErrNotFound},
 	{"media_type", http.StatusUnsupportedMediaType, errMediaType},
 	{"too_large", http.StatusRequestEntityTooLarge, errTooLarge},

@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"semel/engine"
 	"semel/engine/config"
 	"semel/engine/intake"
 	"semel/storage"
@@ -179,7 +180,9 @@ func (l *Local) submit(ctx context.Context, s Submission, by storage.Idempotency
 		return done, fmt.Errorf("%w: target of source %s: %w", ErrBadRequest, src.Name, err)
 	}
 	err = l.Store.Update(ctx, func(tx *storage.Tx) (err error) {
-		done, err = tx.SubmitJob(n, by)
+		if err = engine.Register(tx, stored(src)); err == nil {
+			done, err = tx.SubmitJob(n, by)
+		}
 		return err
 	})
 	return done, err

@@ -33,7 +33,8 @@ func (l *Local) warnings(name string, c storage.Counters, now time.Time) []strin
 	src := l.Config.Source(name)
 	var list []string
 	for _, text := range []string{
-		orphanWarning(src, c),
+		orphanWarning(name, src, c),
+		oldRulesWarning(src, c),
 		leaseWarning(src, l.Config.Engine.Lease, c.DurationQuantile(0.99)),
 		staleWarning(trendOf(c, storage.MetricStaleCommits, now)),
 		duplicateWarning(src, trendOf(c, storage.MetricDuplicates, now)),
@@ -47,12 +48,25 @@ func (l *Local) warnings(name string, c storage.Counters, now time.Time) []strin
 }
 
 // orphanWarning is for work of a source that the config no longer has (nil).
-func orphanWarning(src *config.Source, c storage.Counters) string {
-	open := c.State(storage.StatePending) + c.State(storage.StateRunning) + c.State(storage.StateRetryable)
+func orphanWarning(name string, src *config.Source, c storage.Counters) string {
+	open := c.Open()
 	if src != nil || open == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d jobs wait, but the source is not in the config: they are kept and not run", open)
+	return fmt.Sprintf("%d jobs wait, but the source is not in the config: they are kept and not run; put it back, or cancel those that semel jobs --source %s lists", open, name)
+}
+
+// oldRulesWarning is for complete jobs that no rules of the present version have
+// seen. Where versions stand side by side they are as they should be.
+func oldRulesWarning(src *config.Source, c storage.Counters) string {
+	if src == nil || src.Identity.Parser || src.Rules == nil {
+		return ""
+	}
+	n := c.CompleteBefore(src.Rules.Version())
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d complete jobs keep the records of rules before version %d: semel retry --source %s --recollect collects them again", n, src.Rules.Version(), src.Name)
 }
 
 // leaseWarning is for attempts that come near the lease, and says which of

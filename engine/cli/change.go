@@ -15,15 +15,21 @@ func (a *app) retryCommand() *cobra.Command {
 	var s api.Selection
 	var category string
 	cmd := a.command(&cobra.Command{
-		Use:   "retry {JOB... | --source SOURCE [--category CATEGORY]}",
-		Short: "Send failed jobs back to pending",
+		Use:   "retry {JOB... | --source SOURCE [--category CATEGORY]} [--recollect]",
+		Short: "Send failed jobs, or complete ones, back to pending",
 		Long: `Send failed jobs back to pending, their limits counted anew: those named by id or
 key, all of them or none, or all failed ones of a source. The next run works them.
 Jobs with a request that must not be repeated and may have been sent are left out
 of a source's, unless their category, unsafe_to_repeat, is named.
 
+With --recollect complete jobs, too, are collected once more, by the rules as they
+are now. Their observations stay until the new ones are committed; equal content
+changes nothing. Of a source's complete jobs those are left out whose requests must
+not be repeated, unless they are named, and those whose key is of another
+parser.version. Every page is fetched again, which costs what it costs.
+
 ` + exits(exitDone, exitFailed, exitUsage, exitConfig, exitStore, exitUnreadable),
-		Example: "  semel retry 12 15\n  semel retry --source catalog --category read_timeout",
+		Example: "  semel retry 12 15\n  semel retry --source catalog --category read_timeout\n  semel retry --source catalog --recollect",
 	}, func(ctx context.Context, args []string) (err error) {
 		if s.Category, err = parseCategory(category); err != nil {
 			return err
@@ -32,29 +38,48 @@ of a source's, unless their category, unsafe_to_repeat, is named.
 		case len(args) > 0 && (s.Source != "" || category != ""):
 			return usage("", "give jobs or --source, not both")
 		case len(args) == 0 && s.Source == "":
-			return usage("semel jobs --state failed lists what can be retried", "say which jobs, or --source SOURCE for all failed ones of it")
+			return usage("semel jobs --state failed lists what can be retried", "say which jobs, or --source SOURCE for all of it")
 		}
-		return a.writing(ctx, a.change(s, "retried", func(service api.Service, each func(api.Job) error) error {
-			if err := service.Retry(ctx, s, each); err != nil || s.Source == "" || s.Category != "" {
-				return err
-			}
-			return a.tellLeftOut(ctx, service, s.Source)
-		}))
+		return a.writing(ctx, a.retry(ctx, s))
 	})
+	cmd.Flags().BoolVar(&s.Recollect, "recollect", false, "complete jobs, too: collect them once more")
 	cmd.Flags().StringVar(&s.Source, "source", "", "all failed jobs of this `SOURCE`")
 	cmd.Flags().StringVar(&category, "category", "", "of these, only those that failed with this `CATEGORY`")
 	return cmd
 }
 
-// tellLeftOut says how many jobs a retry of a whole source has left alone.
-func (a *app) tellLeftOut(ctx context.Context, service api.Service, source string) error {
-	n := 0
-	left := api.JobFilter{Source: source, State: storage.StateFailed, Category: storage.CategoryUnsafeToRepeat}
-	err := service.Jobs(ctx, left, func(api.Job) error { n++; return nil })
+func (a *app) retry(ctx context.Context, s api.Selection) func(*config.Config, api.Service) error {
+	return func(c *config.Config, service api.Service) error {
+		return a.change(s, "retried", func(service api.Service, each func(api.Job) error) error {
+			if err := service.Retry(ctx, s, each); err != nil || s.Source == "" || s.Category != "" {
+				return err
+			}
+			return a.tellLeftOut(ctx, c, service, s)
+		})(c, service)
+	}
+}
+
+// tellLeftOut says how many jobs a retry of a whole source has left alone since
+// their requests must not be sent again by themselves.
+func (a *app) tellLeftOut(ctx context.Context, c *config.Config, service api.Service, s api.Selection) error {
+	left := api.JobFilter{Source: s.Source, State: storage.StateFailed, Category: storage.CategoryUnsafeToRepeat}
+	n, err := countJobs(ctx, service, left)
 	if n > 0 {
 		a.notef("%s left out as %s: look at the site whether their requests have arrived, then name them, or --category %s", count(n, "job"), left.Category, left.Category)
 	}
+	src := c.Source(s.Source)
+	if err != nil || !s.Recollect || src != nil && src.Repeatable() {
+		return err
+	}
+	if n, err = countJobs(ctx, service, api.JobFilter{Source: s.Source, State: storage.StateComplete}); n > 0 {
+		a.notef("%s left out: a request of theirs must not be repeated, or their source is not in the config; name those that are meant", count(n, "complete job"))
+	}
 	return err
+}
+
+func countJobs(ctx context.Context, service api.Service, f api.JobFilter) (n int, err error) {
+	err = service.Jobs(ctx, f, func(api.Job) error { n++; return nil })
+	return n, err
 }
 
 func (a *app) cancelCommand() *cobra.Command {

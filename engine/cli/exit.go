@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"semel/engine"
 	"semel/engine/api"
 	"semel/engine/config"
 	"semel/storage"
@@ -25,7 +26,7 @@ const (
 	exitFailed      = 1
 	exitUsage       = 2
 	exitJobs        = 3   // it ran, but jobs failed, are held or could not be made
-	exitConfig      = 4   // the config is invalid
+	exitConfig      = 4   // the config is invalid, or a guard holds
 	exitStore       = 5   // the store is in use, missing, not permitted or read-only
 	exitUnreadable  = 6   // the store is damaged, or newer than this binary
 	exitAccount     = 7   // the proxy's account was refused
@@ -39,7 +40,7 @@ func exits(codes ...int) string {
 		exitFailed:      "failed",
 		exitUsage:       "wrong usage",
 		exitJobs:        "ran, but in this call jobs failed, are held by a budget or an outage, or targets were bad",
-		exitConfig:      "the config is invalid",
+		exitConfig:      "the config is invalid, or has changed what a guard keeps",
 		exitStore:       "the store is in use, missing, not permitted or read-only",
 		exitUnreadable:  "the store is unreadable or newer than this binary",
 		exitAccount:     "the proxy's account was refused (login or quota)",
@@ -82,6 +83,10 @@ func classify(err error) *fault {
 		return &fault{exitConfig, err, ""}
 	case errors.Is(err, context.Canceled), errors.Is(err, errInterrupted):
 		return &fault{exitInterrupted, errors.New("interrupted"), ""}
+	case errors.Is(err, engine.ErrGuard):
+		return &fault{exitConfig, err, "take it back, raise parser.version where rules have changed, or take it as it is now: semel accept SOURCE"}
+	case errors.Is(err, api.ErrOtherConfig):
+		return &fault{exitStore, err, "stop it, accept, and start it again: then it works with the config as it is now"}
 	case errors.Is(err, api.ErrUnknownSource):
 		return &fault{exitUsage, err, "semel status lists the sources"}
 	case errors.Is(err, api.ErrImporting):
@@ -99,7 +104,7 @@ func classify(err error) *fault {
 	case errors.Is(err, storage.ErrKeyReused):
 		return &fault{exitFailed, err, "nothing was changed: take a new key for another request; each is kept for 24 hours"}
 	case errors.Is(err, storage.ErrTransition):
-		return &fault{exitFailed, err, "only failed jobs can be retried, and only pending or retryable ones canceled"}
+		return &fault{exitFailed, err, "only failed jobs can be retried, complete ones with --recollect, and only pending or retryable ones canceled"}
 	case errors.Is(err, storage.ErrCursorMoved):
 		return &fault{exitFailed, err, "another semel export --append works on the file: run this one again when that has ended"}
 	case errors.Is(err, storage.ErrDamaged):
@@ -172,11 +177,18 @@ func nearest(word string, known []string) string {
 func (a *app) tell(f *fault) {
 	text := f.err.Error()
 	var invalid config.Errors
-	if errors.As(f.err, &invalid) {
+	var guard *engine.GuardError
+	switch {
+	case errors.As(f.err, &invalid):
 		for _, one := range invalid {
 			fmt.Fprintln(a.stderr, one)
 		}
 		text = fmt.Sprintf("%s: %s", invalid[0].File, count(len(invalid), "fault"))
+	case errors.As(f.err, &guard):
+		for _, one := range guard.Guards {
+			fmt.Fprintln(a.stderr, one)
+		}
+		text = fmt.Sprintf("%s: nothing was collected", engine.ErrGuard)
 	}
 	fmt.Fprintf(a.stderr, "semel: %s %s\n", a.paint("error:"), text)
 	if f.hint != "" {

@@ -52,20 +52,20 @@ var bodies = map[string]engine.Bodies{
 
 func engineSource(s *config.Source) engine.Source {
 	out := engine.Source{
-		Source:      s.Source,
-		Targets:     s.Targets,
-		Header:      s.RequestHeader(),
-		Timeout:     s.Timeout,
-		Sticky:      s.Sticky,
-		Steps:       engineSteps(s),
-		Gone:        s.Gone == config.GoneRecord,
-		Write:       storage.WriteMode(s.Write),
-		Limits:      engine.Limits(s.Limits),
-		Retry:       make(map[storage.Category]engine.RetryPolicy, len(s.Retry)),
-		Blocked:     engine.BlockRules(s.Blocked),
-		Rules:       s.Rules,
-		Follow:      s.Follow,
-		Fingerprint: s.IdentityFingerprint,
+		Source:       s.Source,
+		Targets:      s.Targets,
+		Header:       s.RequestHeader(),
+		Timeout:      s.Timeout,
+		Sticky:       s.Sticky,
+		Steps:        engineSteps(s),
+		Gone:         s.Gone == config.GoneRecord,
+		Write:        storage.WriteMode(s.Write),
+		Limits:       engine.Limits(s.Limits),
+		Retry:        make(map[storage.Category]engine.RetryPolicy, len(s.Retry)),
+		Blocked:      engine.BlockRules(s.Blocked),
+		Rules:        s.Rules,
+		IdentityText: s.IdentityText,
+		Follow:       s.Follow,
 	}
 	for _, p := range s.Proxies {
 		out.Proxies = append(out.Proxies, p.Name)

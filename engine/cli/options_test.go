@@ -129,12 +129,12 @@ func TestEngineSource(t *testing.T) {
 	want := engine.Source{
 		Source: c.Sources[0].Source, Targets: c.Sources[0].Targets, Rules: c.Sources[0].Rules,
 		Proxies: []string{"gw"}, Header: http.Header{"Accept-Language": {"de"}}, Timeout: 5 * time.Second, Gone: true,
-		Write:       storage.WriteInsert,
-		Limits:      engine.Limits{Attempts: 2, Time: time.Hour, Bytes: 1000, Rescues: 4},
-		Retry:       map[storage.Category]engine.RetryPolicy{storage.CategoryReadTimeout: {Attempts: 3, Base: 5 * time.Second, Max: 7 * time.Second}},
-		Blocked:     engine.BlockRules{Status: []int{406}},
-		Fingerprint: c.Sources[0].IdentityFingerprint,
-		Sticky:      20 * time.Minute,
+		Write:        storage.WriteInsert,
+		Limits:       engine.Limits{Attempts: 2, Time: time.Hour, Bytes: 1000, Rescues: 4},
+		Retry:        map[storage.Category]engine.RetryPolicy{storage.CategoryReadTimeout: {Attempts: 3, Base: 5 * time.Second, Max: 7 * time.Second}},
+		Blocked:      engine.BlockRules{Status: []int{406}},
+		IdentityText: c.Sources[0].IdentityText,
+		Sticky:       20 * time.Minute,
 		Steps: []engine.Step{
 			{Name: "form", URL: c.Sources[0].URL, Method: "GET", Header: http.Header{}, Captures: c.Sources[0].Steps[0].Captures},
 			{

@@ -88,6 +88,9 @@ func hold(ctx context.Context, c *config.Config, sources []*config.Source, log *
 			err = fmt.Errorf("closing the store: %w", closeErr)
 		}
 	}()
+	if err := tellOrphans(c, store, log); err != nil {
+		return s, err
+	}
 	opts := engineOptions(c, sources, log)
 	opts.Store, opts.Owner = store, ownerName(time.Now())
 	e, err := engine.New(opts)
@@ -126,6 +129,19 @@ func serve(c *config.Config, store *storage.Store, h *api.Handler, log *slog.Log
 	log.Info("the API is served", "address", network.Addr().String())
 	remote := api.Serve(network, h.Network(c.Server, network.Addr()), log)
 	return func() error { return errors.Join(remote.Stop(), local.Stop()) }, nil
+}
+
+// tellOrphans logs the sources with work ahead that the config no longer has.
+func tellOrphans(c *config.Config, store *storage.Store, log *slog.Logger) error {
+	return store.View(func(tx *storage.Tx) error {
+		known, err := tx.Sources()
+		for _, s := range known {
+			if open := tx.Counters(s.Name).Open(); open > 0 && c.Source(s.Name) == nil {
+				log.Warn("a source is not in the config: its jobs are kept and not run", "source", s.Name, "jobs", open)
+			}
+		}
+		return err
+	})
 }
 
 // work is one run of the engine with its progress.

@@ -43,6 +43,7 @@ func TestScript(t *testing.T) {
 			"until":    scriptUntil,
 			"private":  scriptPrivate,
 			"release":  scriptRelease,
+			"change":   scriptChange,
 			"damage":   scriptDamage,
 		},
 	})
@@ -51,7 +52,7 @@ func TestScript(t *testing.T) {
 type siteKey struct{}
 
 // setUpScript starts a site and a gateway, and completes the script's files: a
-// config and targets where it brings none, addresses put in.
+// config and targets where it brings none, addresses put into all of them.
 func setUpScript(env *testscript.Env) error {
 	s := newSite()
 	env.Defer(s.close)
@@ -70,12 +71,32 @@ func setUpScript(env *testscript.Env) error {
 	env.Setenv("GW_WRONG", wrongPass)
 	for name, text := range map[string]string{"semel.toml": configText, "targets.csv": "n\n1\n2\n3\n"} {
 		path := filepath.Join(env.WorkDir, name)
-		own, err := os.ReadFile(path)
-		if err == nil {
-			text = string(own)
+		if _, err := os.Stat(path); err == nil {
+			continue
 		}
-		text = strings.NewReplacer("$SITE", s.URL, "$ADDRESS", address, "$GATEWAY", g.URL()).Replace(text)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return fillFiles(env.WorkDir, strings.NewReplacer("$SITE", s.URL, "$ADDRESS", address, "$GATEWAY", g.URL()))
+}
+
+// fillFiles puts addresses into the configs and targets of a script.
+func fillFiles(dir string, addresses *strings.Replacer) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if ext := filepath.Ext(path); ext != ".toml" && ext != ".csv" {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(addresses.Replace(string(text))), 0o600); err != nil {
 			return err
 		}
 	}
@@ -194,6 +215,11 @@ func scriptPrivate(ts *testscript.TestScript, _ bool, args []string) {
 // scriptRelease is "release": the site lets the pages go that it holds.
 func scriptRelease(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Value(siteKey{}).(*site).release()
+}
+
+// scriptChange is "change": from now on the site's shelf has other items.
+func scriptChange(ts *testscript.TestScript, _ bool, _ []string) {
+	ts.Value(siteKey{}).(*site).changed.Store(true)
 }
 
 // scriptNoSecret is "nosecret": the gateway's logins are neither in the last

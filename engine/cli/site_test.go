@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -16,6 +17,8 @@ import (
 //	/p/broken  a page without a title, which rules require
 //	/p/tagged  one with an ETag
 //	/p/gone    404
+//	/p/shelf   three items in a list; after change one of them is gone, one
+//	           dearer and one new
 //	/p/hold…   no answer until release
 //	/list/N    a listing, of two products and the next page, up to the third
 //	/sitemap   an index of one sitemap, which names three products
@@ -23,6 +26,7 @@ type site struct {
 	*httptest.Server
 	releaseOnce sync.Once
 	released    chan struct{}
+	changed     atomic.Bool
 
 	mu       sync.Mutex
 	requests int
@@ -91,6 +95,12 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 	case "bare":
 		fmt.Fprint(w, "<h1>Bare</h1>")
+	case "shelf":
+		items := "<li id=a>1</li><li id=b>2</li><li id=c>3</li>"
+		if s.changed.Load() {
+			items = "<li id=a>1</li><li id=b>2.20</li><li id=d>4</li>"
+		}
+		fmt.Fprintf(w, "<ul>%s</ul>", items)
 	case "broken":
 		fmt.Fprint(w, "<b class=price>1.00</b>")
 	case "tagged":

@@ -13,6 +13,7 @@ package config
 import (
 	"net/http"
 	"regexp"
+	"slices"
 	"time"
 
 	"semel/engine/intake"
@@ -118,10 +119,8 @@ type Source struct {
 	Follow  []intake.Follow // one for each of the rules' links, in the file's order
 
 	// IdentityText says in canonical words what makes two jobs of this source
-	// the same, for telling people what changed. IdentityFingerprint is its
-	// SHA-256 in hex, for noticing that it did.
-	IdentityText        string
-	IdentityFingerprint string
+	// the same, for noticing that it changed and for telling people what did.
+	IdentityText string
 }
 
 // Step is one request: a [[source.NAME.step]], or that of a source with a url.
@@ -170,6 +169,11 @@ type RetryPolicy struct {
 // owns the result and must not print it.
 func (s *Source) RequestHeader() http.Header {
 	return requestHeader(s.Headers)
+}
+
+// Repeatable reports whether all that the source sends may be sent again.
+func (s *Source) Repeatable() bool {
+	return !slices.ContainsFunc(s.Steps, func(step Step) bool { return !step.Repeatable })
 }
 
 // RequestHeader is that of the Source, of the step's own headers.

@@ -271,15 +271,15 @@ func TestTargetsFileGone(t *testing.T) {
 	}
 }
 
-// TestIdentityFingerprint: only what makes two jobs the same counts.
-func TestIdentityFingerprint(t *testing.T) {
-	fingerprint := func(settings string) string {
+// TestIdentityText: only what makes two jobs the same counts.
+func TestIdentityText(t *testing.T) {
+	identity := func(settings string) string {
 		c := mustLoad(t, "version = 1\n[source.a]\nurl = \"https://example.com/\"\n"+settings, nil)
-		return c.Sources[0].IdentityFingerprint
+		return c.Sources[0].IdentityText
 	}
-	base := fingerprint("")
-	if len(base) != 64 {
-		t.Fatalf("fingerprint = %q", base)
+	base := identity("")
+	if want := "identity: target, country, window; key: the normalised URL"; base != want {
+		t.Fatalf("identity %q, want %q", base, want)
 	}
 	for settings, same := range map[string]bool{
 		`identity = ["window", "country", "target"]`: true,
@@ -289,8 +289,8 @@ func TestIdentityFingerprint(t *testing.T) {
 		`identity = ["target", "country"]`: false,
 		`key = "all"`:                      false,
 	} {
-		if got := fingerprint(settings); (got == base) != same {
-			t.Errorf("%s: same fingerprint: %t, want %t", settings, got == base, same)
+		if got := identity(settings); (got == base) != same {
+			t.Errorf("%s: same identity: %t, want %t", settings, got == base, same)
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"slices"
@@ -50,8 +48,6 @@ func (l *loader) source(t *table, c *Config) Source {
 	l.checkTemplates(t, &s, vars)
 	l.checkRead(t, &s)
 	s.IdentityText = identityText(&s)
-	sum := sha256.Sum256([]byte(s.IdentityText))
-	s.IdentityFingerprint = hex.EncodeToString(sum[:])
 	return s
 }
 

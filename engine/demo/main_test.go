@@ -79,7 +79,7 @@ func options(c *config.Config, store *storage.Store) engine.Options {
 func source(s *config.Source) engine.Source {
 	out := engine.Source{
 		Source: s.Source, Targets: s.Targets, Header: s.RequestHeader(), Timeout: s.Timeout,
-		Write: storage.WriteMode(s.Write), Limits: engine.Limits(s.Limits), Rules: s.Rules, Fingerprint: s.IdentityFingerprint,
+		Write: storage.WriteMode(s.Write), Limits: engine.Limits(s.Limits), Rules: s.Rules, IdentityText: s.IdentityText,
 		Retry: map[storage.Category]engine.RetryPolicy{},
 	}
 	for _, p := range s.Proxies {

@@ -104,7 +104,7 @@ func newSource(t testing.TB, name, url string, mode storage.WriteMode, targets i
 			Name: name, URL: template(t, url), Key: template(t, "{id}"),
 			Identity: intake.Identity{Country: true, Window: true}, ParserVersion: 1,
 		},
-		Timeout: timeout, Write: mode, Rules: rules(t), Sinks: sinks, Fingerprint: name,
+		Timeout: timeout, Write: mode, Rules: rules(t), Sinks: sinks, IdentityText: name,
 		// Nothing may give up for want of attempts or time, or the end would
 		// depend on what had happened before.
 		Limits: engine.Limits{Attempts: 1000, Time: 10_000 * time.Hour, Bytes: 1 << 30, Rescues: 1000},

@@ -1,0 +1,58 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"semel/engine"
+	"semel/engine/config"
+	"semel/storage"
+)
+
+// AcceptRequest says what to accept: the source as the caller's config has it.
+type AcceptRequest struct {
+	Source   string `json:"-"`
+	Identity string `json:"identity"` // as storage.Source has these
+	Rules    string `json:"rules"`
+	Version  int    `json:"version"`
+}
+
+// NewAcceptRequest asks for a source as a config has it.
+func NewAcceptRequest(src *config.Source) AcceptRequest {
+	s := stored(src)
+	return AcceptRequest{s.Name, s.Identity, s.Rules, s.Version}
+}
+
+// AcceptResult is what has been accepted.
+type AcceptResult struct {
+	Source   string   `json:"source"`
+	Accepted []string `json:"accepted"` // each change, for people; none: there was nothing to accept
+	Version  int      `json:"parser_version"`
+}
+
+// stored is what the store should remember of a source.
+func stored(src *config.Source) storage.Source {
+	return engine.StoredSource(src.Name, src.IdentityText, src.Rules)
+}
+
+// Accept implements Service.
+func (l *Local) Accept(ctx context.Context, r AcceptRequest) (AcceptResult, error) {
+	src := l.Config.Source(r.Source)
+	if src == nil {
+		return AcceptResult{}, fmt.Errorf("%w %q", ErrUnknownSource, r.Source)
+	}
+	if r != NewAcceptRequest(src) {
+		return AcceptResult{}, fmt.Errorf("accepting source %s: %w", r.Source, ErrOtherConfig)
+	}
+	result := AcceptResult{Source: r.Source, Accepted: []string{}, Version: r.Version}
+	err := l.Store.Update(ctx, func(tx *storage.Tx) error {
+		changes, err := engine.Accept(tx, stored(src))
+		if errors.Is(err, storage.ErrNotFound) {
+			return nil // its first run takes it as it is
+		}
+		result.Accepted = append(result.Accepted, changes...)
+		return err
+	})
+	return result, err
+}
