@@ -52,6 +52,8 @@ type Engine struct {
 	room    room
 	parsing slots // one for each parse under way: trees are large, and more than cores gain nothing
 
+	guestOf *Engine // whose hosts and budgets this one uses as well; nil: it has its own
+
 	mu      sync.Mutex
 	held    map[uint64]*attempt // in flight, by job
 	summary Summary
@@ -168,7 +170,11 @@ func (e *Engine) takeOver(ctx context.Context) error {
 			return err
 		}
 		for _, p := range e.opts.Proxies {
-			e.health.spend(p.Name, tx.ProxyTraffic(p.Name, tx.Now).Total(), tx.Now)
+			before, err := e.guestOf.spentOn(p.Name, tx.Now)
+			if err != nil {
+				return err
+			}
+			e.health.spend(p.Name, tx.ProxyTraffic(p.Name, tx.Now).Total()+before, tx.Now)
 		}
 		return e.restoreGates(tx)
 	})

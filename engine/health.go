@@ -168,6 +168,26 @@ func (h *health) spend(name string, bytes int64, now time.Time) {
 	b.day, b.bytes = dayOf(now), bytes
 }
 
+// spent is how much went through a proxy today.
+func (h *health) spent(name string, now time.Time) int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := &h.proxies[name].budget
+	if !dayOf(now).Equal(b.day) {
+		return 0
+	}
+	return b.bytes
+}
+
+// charge counts bytes that somebody else sent through a proxy; "" is none.
+func (h *health) charge(name string, bytes int64, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p := h.proxies[name]; p != nil {
+		p.budget.spend(bytes, now)
+	}
+}
+
 // experience is what an attempt showed of its exit.
 type experience struct {
 	began, ended time.Time

@@ -151,7 +151,7 @@ func (p *replay) commit(ctx context.Context, j *storage.Job, c storage.Completio
 // compare looks at each observation from both sides. One that came from a job
 // whose page was not read again is left out.
 func (p *replay) compare(ctx context.Context) error {
-	err := p.each(ctx, p.scratch, func(again *storage.Observation) error {
+	err := eachObservation(ctx, p.scratch, p.src.Name, func(again *storage.Observation) error {
 		was, err := lookup(p.engine.opts.Store, again.Key)
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
@@ -173,7 +173,7 @@ func (p *replay) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.each(ctx, p.engine.opts.Store, func(was *storage.Observation) error {
+	return eachObservation(ctx, p.engine.opts.Store, p.src.Name, func(was *storage.Observation) error {
 		made, err := p.madeAgain(was)
 		if err != nil || !made {
 			return err
@@ -212,16 +212,16 @@ func lookup(s *storage.Store, key storage.JobKey) (o *storage.Observation, err e
 	return o, err
 }
 
-// each calls fn with the source's observations in a store, outside of any
-// transaction.
-func (p *replay) each(ctx context.Context, s *storage.Store, fn func(*storage.Observation) error) error {
+// eachObservation calls fn with a source's observations in a store, outside of
+// any transaction.
+func eachObservation(ctx context.Context, s *storage.Store, source string, fn func(*storage.Observation) error) error {
 	for after, more := []byte(nil), true; more; more = after != nil {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		var rows []*storage.Observation
 		err := s.View(func(tx *storage.Tx) (err error) {
-			after, err = tx.Observations(p.src.Name, after, replayRows, func(o *storage.Observation) error {
+			after, err = tx.Observations(source, after, replayRows, func(o *storage.Observation) error {
 				rows = append(rows, o)
 				return nil
 			})

@@ -16,6 +16,8 @@ type visit struct {
 	attempt *attempt
 	session *fetch.Session
 	record  *storage.Attempt // is charged with every byte
+	pace    *pacer
+	lane    string // host that the claim took a place at; "": none did
 
 	owed bool   // the step's first hop waits for its host's turn: no claim has
 	once string // name of the step to be marked as sent before its first hop; "": none
@@ -27,14 +29,19 @@ type visit struct {
 }
 
 func newVisit(a *attempt, s *fetch.Session, record *storage.Attempt) *visit {
-	v := &visit{attempt: a, session: s, record: record, at: a.lane}
+	v := &visit{attempt: a, session: s, record: record, pace: a.engine.pace, lane: a.lane}
+	if host := a.engine.guestOf; host != nil {
+		v.pace, v.lane = host.pace, ""
+	}
+	v.at = v.lane
 	v.lateUp, v.lateDown = s.LateBytes()
 	return v
 }
 
-// begin comes before the n-th step: the first one was paced by the claim.
+// begin comes before the n-th step: the first one was paced by the claim, where
+// there was one.
 func (v *visit) begin(n int, step *Step) {
-	v.owed, v.once = n > 0, ""
+	v.owed, v.once = n > 0 || v.lane == "", ""
 	if step.Once {
 		v.once = step.mark()
 	}
@@ -68,19 +75,18 @@ func (v *visit) admit(ctx context.Context, u *url.URL) error {
 		return nil
 	}
 	delay, err := e.robots.check(ctx, v, u)
-	if err != nil || delay == 0 || !e.pace.slow(host, delay, v.attempt.started) {
+	if err != nil || delay == 0 || !v.pace.slow(host, delay, v.attempt.started) {
 		return err
 	}
-	return e.pace.wait(ctx, host)
+	return v.pace.wait(ctx, host)
 }
 
 // move takes a place at the host of the next hop, and the next start there. The
 // claim has taken both at the job's own host.
 func (v *visit) move(ctx context.Context, host string) error {
-	pace := v.attempt.engine.pace
 	if host != v.at {
 		v.leave()
-		if err := pace.enter(ctx, host, host == v.attempt.lane); err != nil {
+		if err := v.pace.enter(ctx, host, host == v.lane); err != nil {
 			return err
 		}
 		v.at = host
@@ -89,25 +95,24 @@ func (v *visit) move(ctx context.Context, host string) error {
 		return nil
 	}
 	v.owed = false
-	return pace.wait(ctx, host)
+	return v.pace.wait(ctx, host)
 }
 
 func (v *visit) leave() {
 	if v.at != "" {
-		v.attempt.engine.pace.leave(v.at, v.at == v.attempt.lane)
+		v.pace.leave(v.at, v.at == v.lane)
 		v.at = ""
 	}
 }
 
 // end gives up what the visit has but for the claim's own place.
 func (v *visit) end() {
-	lane := v.attempt.lane
-	if v.at == lane {
+	if v.at == v.lane {
 		return
 	}
 	v.leave()
-	if lane != "" {
-		v.attempt.engine.pace.comeHome(lane)
+	if v.lane != "" {
+		v.pace.comeHome(v.lane)
 	}
 }
 

@@ -152,6 +152,7 @@ func (a *attempt) account(x exchange, loginOK bool, r *result) {
 		dialed:   r.failure == nil || phaseOf(x.err) != fetch.PhaseDial,
 		bytes:    r.record.BytesUp + r.record.BytesDown,
 	})
+	a.engine.charge(a.proxy, r.record.BytesUp+r.record.BytesDown, a.engine.now())
 	log := a.engine.opts.Log
 	switch {
 	case !news:
@@ -291,7 +292,7 @@ func (a *attempt) decide(r result, now time.Time) (outcome, error) {
 	}
 	d := decide(a.job, a.src, r.failure, h, now)
 	if !d.gate.IsZero() { // the site has said so, whoever holds the lease by now
-		a.engine.pace.gate(a.answered(r.record), d.gate)
+		a.engine.gate(a.answered(r.record), d.gate)
 	}
 	r.record.Category, r.record.Reason = r.failure.category, r.failure.reason
 	return outcome{decision: d, write: func(tx *storage.Tx) (storage.Completed, error) {

@@ -197,6 +197,32 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
+// TestParts: what differs between two Rules is told by the setting it stands at;
+// the order of fields by none.
+func TestParts(t *testing.T) {
+	field := func(name, css string) Field { return Field{Name: name, Rule: Rule{CSS: css}} }
+	base := mustCompile(t, Spec{Key: "{a}", Rows: &Rule{CSS: "li"}, Fields: []Field{field("a", "b"), field("c", "d")}})
+	for want, spec := range map[string]Spec{
+		"":         {Version: 7, Key: "{a}", Rows: &Rule{CSS: "li"}, Fields: []Field{field("c", "d"), field("a", "b")}},
+		"key":      {Key: "{c}", Rows: &Rule{CSS: "li"}, Fields: []Field{field("a", "b"), field("c", "d")}},
+		"rows":     {Key: "{a}", Rows: &Rule{CSS: "tr"}, Fields: []Field{field("a", "b"), field("c", "d")}},
+		"empty":    {Key: "{a}", Rows: &Rule{CSS: "li"}, Fields: []Field{field("a", "b"), field("c", "d")}, Empty: "accept"},
+		"fields.a": {Key: "{a}", Rows: &Rule{CSS: "li"}, Fields: []Field{field("a", "x"), field("c", "d")}},
+		"fields.c": {Key: "{a}", Rows: &Rule{CSS: "li"}, Fields: []Field{field("a", "b")}},
+	} {
+		was, now := base.Parts(), mustCompile(t, spec).Parts()
+		var differ []string
+		for name := range was {
+			if was[name] != now[name] {
+				differ = append(differ, name)
+			}
+		}
+		if got := strings.Join(differ, " "); got != want || len(now) > len(was) {
+			t.Errorf("%q differs, want %q", got, want)
+		}
+	}
+}
+
 // TestFingerprintStays: stores keep fingerprints, so a change of the form would
 // make every source's rules look edited.
 func TestFingerprintStays(t *testing.T) {

@@ -21,7 +21,7 @@
 //	  ├ schema                                          u32, see migrate.go
 //	  ├ job, event, lane, run, list, change             u64, last id handed out
 //	  ├ days                                            first day whose daily counts are kept, such as "2026-04-23"
-//	source   source name                                identity and rules as last accepted (JSON)
+//	source   source name                                identity and rules as last accepted, with what tells a change of them (JSON)
 //	lane     host 0 source, 0 country if there is one   lane id u32
 //	lanename lane id u32                                the same
 //	job      id u64                                     Job

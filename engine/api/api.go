@@ -76,7 +76,7 @@ type Service interface {
 	// of the process that holds the store, and to a folder beside it.
 	Backup(ctx context.Context, path string) (BackupResult, error)
 	// Submit makes one job, or finds it. Errors: ErrUnknownSource, ErrBadRequest,
-	// ErrInFlight, storage.ErrKeyReused.
+	// ErrInFlight, engine.ErrGuard, storage.ErrKeyReused.
 	Submit(ctx context.Context, s Submission) (Submitted, error)
 	// Import makes jobs of the rows of a file, which is read by the process that
 	// holds the store, and calls fn with what there is to tell meanwhile. When ctx
@@ -95,6 +95,11 @@ type Service interface {
 	// Accept takes a source as the config has it now, whatever it was. Errors:
 	// ErrUnknownSource, ErrOtherConfig.
 	Accept(ctx context.Context, r AcceptRequest) (AcceptResult, error)
+	// Compare collects past windows of a source again in a scratch store, and
+	// calls fn with each row that is not what the store has. Errors:
+	// ErrUnknownSource, ErrBadRequest (a request of the source must not be
+	// repeated), storage.ErrNotFound (there are no jobs of these windows).
+	Compare(ctx context.Context, r CompareRequest, fn func(Difference) error) (CompareResult, error)
 }
 
 // JobFilter says which jobs to list; zero fields let all through.
@@ -111,6 +116,8 @@ type Selection struct {
 	Refs     []string         `json:"refs,omitempty"`   // ids or keys
 	Source   string           `json:"source,omitempty"` // where Refs is empty: the jobs of this source that can be changed so
 	Category storage.Category `json:"category,omitempty"`
+	From     time.Time        `json:"from,omitzero"` // of these, only those whose windows start in [From, To); both zero: all
+	To       time.Time        `json:"to,omitzero"`
 	// Recollect makes Retry take complete jobs, too. Those of a source are left
 	// out where a request of theirs must not be repeated, and where their key is
 	// that of another version of the rules.

@@ -102,7 +102,7 @@ func (l *Local) changeMatching(ctx context.Context, s Selection, tell func([]Job
 		return err
 	}
 	err := l.eachJob(ctx, JobFilter{Source: s.Source, Category: s.Category}, func(j *storage.Job) error {
-		if !slices.Contains(t.from, j.State) || t.spares != nil && t.spares(j) {
+		if !slices.Contains(t.from, j.State) || !s.inWindow(j) || t.spares != nil && t.spares(j) {
 			return nil
 		}
 		if ids = append(ids, j.ID); len(ids) == pageRows {
@@ -114,6 +114,10 @@ func (l *Local) changeMatching(ctx context.Context, s Selection, tell func([]Job
 		return err
 	}
 	return flush()
+}
+
+func (s *Selection) inWindow(j *storage.Job) bool {
+	return s.To.IsZero() || !j.Window.IsZero() && !j.Window.Before(s.From) && j.Window.Before(s.To)
 }
 
 func (l *Local) changePage(ctx context.Context, ids []uint64, t transition) ([]Job, error) {

@@ -238,6 +238,12 @@ func (c *Client) Accept(ctx context.Context, r AcceptRequest) (result AcceptResu
 	return result, err
 }
 
+// Compare implements Service.
+func (c *Client) Compare(ctx context.Context, r CompareRequest, fn func(Difference) error) (result CompareResult, err error) {
+	err = c.list(ctx, http.MethodPost, "/v1/compare/"+segment(r.Source), r, eachLine(fn), &result)
+	return result, err
+}
+
 // values write a filter as parseFilter reads it.
 func (f JobFilter) values() url.Values {
 	v := url.Values{}

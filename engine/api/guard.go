@@ -36,6 +36,10 @@ func stored(src *config.Source) storage.Source {
 	return engine.StoredSource(src.Name, src.IdentityText, src.Rules)
 }
 
+// guard comes before jobs of a source are made, in the same transaction. Error:
+// *engine.GuardError.
+func guard(tx *storage.Tx, src *config.Source) error { return engine.Register(tx, stored(src)) }
+
 // Accept implements Service.
 func (l *Local) Accept(ctx context.Context, r AcceptRequest) (AcceptResult, error) {
 	src := l.Config.Source(r.Source)

@@ -82,6 +82,7 @@ func NewHandler(l *Local, owner string) *Handler {
 		"GET /v1/cursors/{source}":  h.fileCursor,
 		"POST /v1/cursors/{source}": h.moveFileCursor,
 		"POST /v1/accept/{source}":  h.accept,
+		"POST /v1/compare/{source}": h.compare,
 	} {
 		h.all.Handle(pattern, serve)
 	}
@@ -390,6 +391,21 @@ func (h *Handler) accept(w *response, r *http.Request) error {
 	return answer(w, http.StatusOK, result)
 }
 
+func (h *Handler) compare(w *response, r *http.Request) error {
+	request := CompareRequest{Source: r.PathValue("source")}
+	if err := readBody(w, r, &request); err != nil {
+		return err
+	}
+	if request.From.IsZero() != request.To.IsZero() {
+		return fmt.Errorf("%w: name both from and to, or neither", ErrBadRequest)
+	}
+	return lines(w, func(out *bufio.Writer) (any, error) {
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false) // records are as export has them
+		return h.local.Compare(r.Context(), request, func(d Difference) error { return enc.Encode(d) })
+	})
+}
+
 // parseFilter reads a JobFilter from a query, and values write it.
 func parseFilter(query url.Values) (f JobFilter, err error) {
 	for name, values := range query {
@@ -450,8 +466,8 @@ func selection(w *response, r *http.Request) (s Selection, err error) {
 	if err := readBody(w, r, &s); err != nil {
 		return s, err
 	}
-	if (len(s.Refs) == 0) == (s.Source == "") || len(s.Refs) > 0 && s.Category != "" {
-		return s, fmt.Errorf("%w: name either refs, or a source and a category if you like", ErrBadRequest)
+	if (len(s.Refs) == 0) == (s.Source == "") || len(s.Refs) > 0 && (s.Category != "" || !s.To.IsZero()) || s.From.IsZero() != s.To.IsZero() {
+		return s, fmt.Errorf("%w: name either refs, or a source, with a category and with from and to if you like", ErrBadRequest)
 	}
 	return s, nil
 }

@@ -56,6 +56,10 @@ func TestProblems(t *testing.T) {
 		{"POST", "/v1/jobs/retry", `{"refs":["1"],"all":true}`, 400, "bad_request", "unknown field"},
 		{"POST", "/v1/jobs/retry", `{"refs":["1"]}{"refs":["1"]}`, 400, "bad_request", "not one JSON object"},
 		{"POST", "/v1/jobs/cancel", `{"refs":["` + strings.Repeat("1", maxBody) + `"]}`, 413, "too_large", "it may have 4194304 bytes"},
+		{"POST", "/v1/jobs/1/retry?recollect=maybe", "", 400, "bad_request", "recollect"},
+		{"POST", "/v1/jobs/1/retry?again=true", "", 400, "bad_request", `unknown parameter "again"`},
+		{"POST", "/v1/jobs/1/cancel?recollect=true", "", 400, "bad_request", "only a retry recollects"},
+		{"POST", "/v1/jobs/retry", `{"source":"shop","from":"2026-04-23T00:00:00Z"}`, 400, "bad_request", "from and to"},
 		{"POST", "/v1/jobs/cancel", `{"source":"none"}`, 404, "unknown_source", `"none"`},
 	} {
 		t.Run(test.method+" "+test.target, func(t *testing.T) {
@@ -100,6 +104,7 @@ func TestPaths(t *testing.T) {
 		{"GET", "/v1/observations/shop?data_only=true", "application/jsonl", `{"n":"00000"}`},
 		{"POST", "/v1/jobs/2/cancel", "application/jsonl", `{"id":2,"key":"shop:00001:-:-:-:-","source":"shop","state":"failed",`},
 		{"POST", "/v1/jobs/shop:00001:-:-:-:-/retry", "application/jsonl", `{"id":2,"key":"shop:00001:-:-:-:-","source":"shop","state":"pending",`},
+		{"POST", "/v1/jobs/1/retry?recollect=true", "application/jsonl", `{"id":1,"key":"shop:00000:-:-:-:-","source":"shop","state":"pending",`},
 		{"GET", "/v1/verify", "application/jsonl", ""},
 		{"GET", "/v1/checksums", "application/json", `{"shop":{"rows":1,"checksum":"`},
 	} {

@@ -28,6 +28,9 @@ type Local struct {
 
 	// Replay is engine.Engine.Replay, of an engine with the config's rules.
 	Replay func(ctx context.Context, source string, scratch *storage.Store) (engine.Replay, error)
+	// CompareIn is engine.Engine.Compare of an engine with the config's sources
+	// and secrets.
+	CompareIn func(ctx context.Context, past engine.Past, scratch *storage.Store, fn func(engine.Difference) error) (engine.Comparison, error)
 
 	inFlight  sync.Map // idempotency keys of submissions that are being answered
 	importing sync.Map // imports under way, by source and name

@@ -15,7 +15,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"semel/engine"
 	"semel/engine/config"
 	"semel/engine/intake"
 	"semel/storage"
@@ -180,9 +179,10 @@ func (l *Local) submit(ctx context.Context, s Submission, by storage.Idempotency
 		return done, fmt.Errorf("%w: target of source %s: %w", ErrBadRequest, src.Name, err)
 	}
 	err = l.Store.Update(ctx, func(tx *storage.Tx) (err error) {
-		if err = engine.Register(tx, stored(src)); err == nil {
-			done, err = tx.SubmitJob(n, by)
+		if err := guard(tx, src); err != nil {
+			return err
 		}
+		done, err = tx.SubmitJob(n, by)
 		return err
 	})
 	return done, err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"semel/engine"
 	"semel/storage"
 )
 
@@ -51,16 +52,11 @@ func (l *Local) VerifyTwice(ctx context.Context, source string, fn func(Unlike) 
 	if l.Config.Source(source) == nil {
 		return result, fmt.Errorf("%w %q: its rules are needed", ErrUnknownSource, source)
 	}
-	dir, err := os.MkdirTemp("", "semel-twice-")
+	scratch, remove, err := openScratch()
 	if err != nil {
 		return result, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	scratch, err := storage.Open(filepath.Join(dir, "scratch.db"), storage.Options{NoSync: true})
-	if err != nil {
-		return result, err
-	}
-	defer func() { err = errors.Join(err, scratch.Close()) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	replay, err := l.Replay(ctx, source, scratch)
 	if err != nil {
 		return result, fmt.Errorf("reading the pages of %s again: %w", source, err)
@@ -76,6 +72,19 @@ func (l *Local) VerifyTwice(ctx context.Context, source string, fn func(Unlike) 
 		result.Checksum = c.SHA256
 	}
 	return result, err
+}
+
+// openScratch makes an empty store in a temporary folder; remove ends both.
+func openScratch() (scratch *storage.Store, remove func() error, err error) {
+	dir, err := os.MkdirTemp("", "semel-scratch-")
+	if err != nil {
+		return nil, nil, err
+	}
+	scratch, err = storage.Open(filepath.Join(dir, "scratch.db"), storage.Options{NoSync: true, Gather: engine.Gather})
+	if err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return scratch, func() error { return errors.Join(scratch.Close(), os.RemoveAll(dir)) }, nil
 }
 
 // Backup implements Service.

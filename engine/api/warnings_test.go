@@ -102,7 +102,7 @@ func TestWarningsOfGoneSource(t *testing.T) {
 	c := took(63)
 	c["state/pending"], c["state/retryable"] = 2, 1
 	got := strings.Join(l.warnings("gone", c, now), "\n")
-	want := "source gone: 3 jobs wait, but the source is not in the config: they are kept and not run\n" +
+	want := "source gone: 3 jobs wait, but the source is not in the config: they are kept and not run; put it back, or cancel those that semel jobs --source gone lists\n" +
 		"source gone: one attempt in a hundred takes up to 55.109s, near or over the lease of 1m0s"
 	if got != want {
 		t.Errorf("warnings:\n%s\nwant:\n%s", got, want)

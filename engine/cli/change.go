@@ -3,19 +3,21 @@ package cli
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"semel/engine/api"
 	"semel/engine/config"
+	"semel/engine/intake"
 	"semel/storage"
 )
 
 func (a *app) retryCommand() *cobra.Command {
 	var s api.Selection
-	var category string
+	var category, window string
 	cmd := a.command(&cobra.Command{
-		Use:   "retry {JOB... | --source SOURCE [--category CATEGORY]} [--recollect]",
+		Use:   "retry {JOB... | --source SOURCE [--category CATEGORY] [--window W]} [--recollect]",
 		Short: "Send failed jobs, or complete ones, back to pending",
 		Long: `Send failed jobs back to pending, their limits counted anew: those named by id or
 key, all of them or none, or all failed ones of a source. The next run works them.
@@ -35,21 +37,29 @@ parser.version. Every page is fetched again, which costs what it costs.
 			return err
 		}
 		switch s.Refs = args; {
-		case len(args) > 0 && (s.Source != "" || category != ""):
+		case len(args) > 0 && (s.Source != "" || category != "" || window != ""):
 			return usage("", "give jobs or --source, not both")
 		case len(args) == 0 && s.Source == "":
 			return usage("semel jobs --state failed lists what can be retried", "say which jobs, or --source SOURCE for all of it")
 		}
-		return a.writing(ctx, a.retry(ctx, s))
+		return a.writing(ctx, a.retry(ctx, s, window))
 	})
 	cmd.Flags().BoolVar(&s.Recollect, "recollect", false, "complete jobs, too: collect them once more")
 	cmd.Flags().StringVar(&s.Source, "source", "", "all failed jobs of this `SOURCE`")
 	cmd.Flags().StringVar(&category, "category", "", "of these, only those that failed with this `CATEGORY`")
+	cmd.Flags().StringVar(&window, "window", "", "of these, only those of windows `W`: an instant, a date or A..B")
 	return cmd
 }
 
-func (a *app) retry(ctx context.Context, s api.Selection) func(*config.Config, api.Service) error {
+func (a *app) retry(ctx context.Context, s api.Selection, window string) func(*config.Config, api.Service) error {
 	return func(c *config.Config, service api.Service) error {
+		if window != "" {
+			w, err := intake.ParseWindow(window)
+			if err != nil {
+				return usage("", "%w", err)
+			}
+			s.From, s.To = rangeOf(c, s.Source, w)
+		}
 		return a.change(s, "retried", func(service api.Service, each func(api.Job) error) error {
 			if err := service.Retry(ctx, s, each); err != nil || s.Source == "" || s.Category != "" {
 				return err
@@ -57,6 +67,14 @@ func (a *app) retry(ctx context.Context, s api.Selection) func(*config.Config, a
 			return a.tellLeftOut(ctx, c, service, s)
 		})(c, service)
 	}
+}
+
+// rangeOf is which windows of a source are meant, which need not be in the config.
+func rangeOf(c *config.Config, source string, w intake.WindowArg) (from, to time.Time) {
+	if src := c.Source(source); src != nil {
+		return w.Range(src.Schedule)
+	}
+	return w.Range(nil)
 }
 
 // tellLeftOut says how many jobs a retry of a whole source has left alone since

@@ -46,27 +46,47 @@ func withService(ctx context.Context, c *config.Config, create bool, opts storag
 		return err
 	}
 	if at.store != nil {
-		at.client = api.InProcess(api.NewHandler(&api.Local{Store: at.store, Config: c, Replay: replay(c, at.store)}, ""))
+		here := idle{c, at.store}
+		at.client = api.InProcess(api.NewHandler(&api.Local{Store: at.store, Config: c, Replay: here.replay, CompareIn: here.compare}, ""))
 	}
 	return errors.Join(use(c, at.client), at.close())
 }
 
-// replay is Replay of an engine that runs no jobs.
-func replay(c *config.Config, store *storage.Store) func(context.Context, string, *storage.Store) (engine.Replay, error) {
-	return func(ctx context.Context, source string, scratch *storage.Store) (engine.Replay, error) {
-		sources, err := allSources(c, []string{source})
-		if err != nil {
-			return engine.Replay{}, err
-		}
-		opts := engineOptions(c, sources, slog.New(slog.DiscardHandler))
-		opts.Store, opts.Owner = store, ownerName(time.Now())
-		e, err := engine.New(opts)
-		if err != nil {
-			return engine.Replay{}, err
-		}
-		defer e.Close()
-		return e.Replay(ctx, source, scratch)
+// idle is an engine that runs no jobs, made for one call.
+type idle struct {
+	config *config.Config
+	store  *storage.Store
+}
+
+func (i idle) use(source string, fn func(*engine.Engine) error) error {
+	sources, err := allSources(i.config, []string{source})
+	if err != nil {
+		return err
 	}
+	opts := engineOptions(i.config, sources, slog.New(slog.DiscardHandler))
+	opts.Store, opts.Owner = i.store, ownerName(time.Now())
+	e, err := engine.New(opts)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return fn(e)
+}
+
+func (i idle) replay(ctx context.Context, source string, scratch *storage.Store) (done engine.Replay, err error) {
+	err = i.use(source, func(e *engine.Engine) error {
+		done, err = e.Replay(ctx, source, scratch)
+		return err
+	})
+	return done, err
+}
+
+func (i idle) compare(ctx context.Context, past engine.Past, scratch *storage.Store, fn func(engine.Difference) error) (done engine.Comparison, err error) {
+	err = i.use(past.Source, func(e *engine.Engine) error {
+		done, err = e.Compare(ctx, past, scratch, fn)
+		return err
+	})
+	return done, err
 }
 
 // access is a way to a store: a client of its owner, or the store itself.

@@ -98,7 +98,7 @@ func hold(ctx context.Context, c *config.Config, sources []*config.Source, log *
 		return s, err
 	}
 	defer e.Close()
-	stop, err := serve(c, store, api.NewHandler(&api.Local{Store: store, Config: c, Engine: e, Replay: e.Replay}, opts.Owner), log)
+	stop, err := serve(c, store, api.NewHandler(&api.Local{Store: store, Config: c, Engine: e, Replay: e.Replay, CompareIn: e.Compare}, opts.Owner), log)
 	if err != nil {
 		return s, err
 	}
