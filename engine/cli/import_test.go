@@ -99,6 +99,44 @@ func TestImportKilled(t *testing.T) {
 	}
 }
 
+// Memory does not grow with the file.
+func TestImportMemory(t *testing.T) {
+	const (
+		rows  = 300_000
+		bound = 150 << 10 // KiB of RssAnon: the mapping of the store file aside
+	)
+	if _, err := os.Stat("/proc/self/status"); err != nil || testing.Short() {
+		t.Skip("it imports a large file, and reads RssAnon from /proc")
+	}
+	s := startSite(t)
+	dir := importFolder(t, s, rows)
+	c := startChild(t, s, dir, "import", "pages", "more.csv", "--chunk", "5000")
+	peak := 0
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for rss := rssAnon(t, c.Process.Pid); rss > 0; rss = rssAnon(t, c.Process.Pid) {
+		peak = max(peak, rss)
+		<-ticker.C
+	}
+	if code := c.exit(t); code != exitDone || peak == 0 || peak > bound {
+		t.Errorf("exit code %d, RssAnon reached %d KiB, the bound is %d", code, peak, bound)
+	}
+	t.Logf("RssAnon reached %d KiB", peak)
+}
+
+// rssAnon is a process's anonymous resident memory in KiB, 0 when it has ended.
+func rssAnon(t *testing.T, pid int) (kib int) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, rest, found := strings.Cut(string(text), "RssAnon:"); found { // a zombie has none
+		_, _ = fmt.Sscan(rest, &kib)
+	}
+	return kib
+}
+
 // The bar on a terminal shows what is done, how fast and how long it will take.
 func TestImportBar(t *testing.T) {
 	var text bytes.Buffer
