@@ -44,6 +44,7 @@ type Engine struct {
 	opts    Options
 	now     func() time.Time
 	sources map[string]*Source
+	feeds   map[string]*feed       // by source name
 	pools   map[string]*fetch.Pool // by proxy name, "" for direct
 	robots  *robotsCache
 	pace    *pacer
@@ -65,7 +66,7 @@ type Summary struct {
 	Known     int  // targets whose job was there before
 	BadRows   int  // targets that cannot become jobs
 	BadFiles  int  // files of targets that could not be read
-	Offered   bool // all targets have been read to their end
+	Offered   bool // all that was due has been offered
 	Completed int
 	Failed    int
 	Retried   int
@@ -85,6 +86,7 @@ func New(opts Options) (*Engine, error) {
 		opts:    opts,
 		now:     opts.Now,
 		sources: map[string]*Source{},
+		feeds:   map[string]*feed{},
 		pools:   map[string]*fetch.Pool{},
 		health:  newHealth(opts.Proxies, opts.Workers),
 		bodies:  fetch.NewBudget(bodyBudget),
@@ -98,7 +100,8 @@ func New(opts Options) (*Engine, error) {
 	e.pace = newPacer(opts.pacing, e.now)
 	e.robots = newRobotsCache(e)
 	for i := range opts.Sources {
-		e.sources[opts.Sources[i].Name] = &opts.Sources[i]
+		src := &opts.Sources[i]
+		e.sources[src.Name], e.feeds[src.Name] = src, newFeed(e, src)
 	}
 	session := fetch.Options{AllowPrivate: opts.AllowPrivate, Timeouts: opts.Timeouts, Transport: opts.Transport}
 	e.pools[""] = fetch.NewPool(fetch.PoolOptions{Session: session})
@@ -115,14 +118,15 @@ func (e *Engine) Close() {
 	}
 }
 
-// RunOnce makes a job of every target, works until nothing is left that it can
+// RunOnce makes the jobs that are due, works until nothing is left that it can
 // do, and returns. Retries are waited for; jobs stay that only a paused proxy, a
 // country without an exit or a host in long trouble holds back. When ctx ends it
 // stops cleanly: nothing more is claimed, what runs may end within Grace, the
 // rest is handed back unburnt.
 func (e *Engine) RunOnce(ctx context.Context) (Summary, error) { return e.run(ctx, true) }
 
-// Run is RunOnce without an end: it goes on until ctx ends.
+// Run is RunOnce without an end: it goes on until ctx ends, and makes jobs
+// whenever a schedule falls due.
 func (e *Engine) Run(ctx context.Context) (Summary, error) { return e.run(ctx, false) }
 
 func (e *Engine) run(ctx context.Context, once bool) (Summary, error) {
@@ -138,8 +142,12 @@ func (e *Engine) run(ctx context.Context, once bool) (Summary, error) {
 	defer cancelStop()
 
 	group.Go(func() error {
-		defer close(s.enqueued)
-		return ignoreStop(stop, e.enqueueAll(stop))
+		err := e.enqueueAll(stop)
+		close(s.enqueued)
+		if err == nil && !once {
+			err = e.keepOffering(stop)
+		}
+		return ignoreStop(stop, err)
 	})
 	group.Go(func() error {
 		defer endLoops()
@@ -196,8 +204,7 @@ func (e *Engine) takeOver(ctx context.Context) error {
 func (e *Engine) register(tx *storage.Tx) error {
 	var stored []storage.Source
 	for _, name := range slices.Sorted(maps.Keys(e.sources)) {
-		src := e.sources[name]
-		stored = append(stored, StoredSource(name, src.IdentityText, src.Rules))
+		stored = append(stored, e.sources[name].stored())
 	}
 	if err := Register(tx, stored...); err != nil {
 		return err

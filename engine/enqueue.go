@@ -11,13 +11,28 @@ import (
 	"semel/storage"
 )
 
-// enqueueChunk is how many targets one transaction makes jobs of: more would
-// make the outcomes of running attempts wait behind it (measured: 500 rows
-// keep their 99th percentile near 17 ms, 5,000 at 80 ms).
-const enqueueChunk = 500
+const (
+	// enqueueChunk is how many targets one transaction makes jobs of: more would
+	// make the outcomes of running attempts wait behind it (measured: 500 rows
+	// keep their 99th percentile near 17 ms, 5,000 at 80 ms).
+	enqueueChunk = 500
+	// enqueueBytes ends a chunk before that many targets, where they are long.
+	enqueueBytes = 1 << 20
+)
 
-// enqueueAll makes a job of each target of each source.
+// errUnreadable is of targets that cannot be read, which holds back nothing but
+// the jobs that would be made of them.
+var errUnreadable = errors.New("targets could not be read")
+
+// enqueueAll makes the jobs that are due: of each target of a source without a
+// schedule, and of the targets of each source in the windows that are due, or
+// that were asked for, or whose making was cut short.
 func (e *Engine) enqueueAll(ctx context.Context) error {
+	if e.opts.Window.IsZero() {
+		if err := e.openDue(ctx); err != nil {
+			return err
+		}
+	}
 	for i := range e.opts.Sources {
 		if err := e.enqueue(ctx, &e.opts.Sources[i]); err != nil {
 			return err
@@ -27,79 +42,162 @@ func (e *Engine) enqueueAll(ctx context.Context) error {
 	return nil
 }
 
-// enqueue reads a source's targets. A file that cannot be read and rows that
-// cannot become jobs are told and left out; they hold back nothing else.
 func (e *Engine) enqueue(ctx context.Context, src *Source) error {
+	if !e.opts.Window.IsZero() {
+		if err := e.openWindows(ctx, src, storage.RunWindow, e.opts.Window.Starts(src.Schedule)); err != nil {
+			return err
+		}
+	} else if src.Schedule == nil {
+		if err := e.enqueueOnce(ctx, src); err != nil {
+			return err
+		}
+	}
+	return e.feeds[src.Name].work(ctx)
+}
+
+// enqueueOnce makes a job without a window of each target.
+func (e *Engine) enqueueOnce(ctx context.Context, src *Source) error {
+	t := e.tally(src)
+	err := e.readTargets(ctx, src, time.Time{}, t, func(c *chunk) error {
+		unknown, err := e.unknown(c.jobs)
+		if err != nil {
+			return err
+		}
+		return e.makeJobs(ctx, c.jobs, unknown, t, nil)
+	})
+	if errors.Is(err, errUnreadable) {
+		e.badFile(src, err)
+		return nil
+	}
+	return err
+}
+
+// tally hears what becomes of targets.
+type tally struct {
+	bad  func(*intake.RowError)
+	made func(fresh, known int) // jobs
+}
+
+// tally is that of the engine's own work.
+func (e *Engine) tally(src *Source) tally {
+	return tally{
+		bad: func(bad *intake.RowError) {
+			e.note(func(s *Summary) { s.BadRows++ })
+			e.opts.Log.Warn("target skipped", "source", src.Name, "error", bad)
+		},
+		made: func(fresh, known int) {
+			e.note(func(s *Summary) { s.New += fresh; s.Known += known })
+		},
+	}
+}
+
+func (e *Engine) badFile(src *Source, err error) {
+	e.note(func(s *Summary) { s.BadFiles++ })
+	e.opts.Log.Error("jobs made earlier go on", "source", src.Name, "error", err)
+}
+
+// chunk is some targets, each with its job.
+type chunk struct {
+	targets []intake.Target
+	jobs    []storage.NewJob
+	bytes   int
+}
+
+func (c *chunk) add(t intake.Target, j storage.NewJob) {
+	c.targets, c.jobs = append(c.targets, t), append(c.jobs, j)
+	for _, v := range t.Vars {
+		c.bytes += len(v.Name) + len(v.Value)
+	}
+}
+
+// flush hands on what there is, and empties the chunk.
+func (c *chunk) flush(fn func(*chunk) error) error {
+	if len(c.jobs) == 0 {
+		return nil
+	}
+	err := fn(c)
+	c.targets, c.jobs, c.bytes = c.targets[:0], c.jobs[:0], 0
+	return err
+}
+
+// readTargets calls fn with the targets of a source, each with its job for a
+// window. Rows that cannot become jobs are told and left out; what cannot be read
+// any further is errUnreadable, after all before it.
+func (e *Engine) readTargets(ctx context.Context, src *Source, window time.Time, t tally, fn func(*chunk) error) error {
 	targets, err := e.openTargets(ctx, src)
 	if err != nil {
-		return e.badFile(src, err)
+		return fmt.Errorf("%w: %w", errUnreadable, err)
 	}
 	defer targets.Close()
-	chunk := make([]storage.NewJob, 0, enqueueChunk)
+	var c chunk
 	for {
-		target, err := targets.Next()
+		target, job, err := nextJob(src, targets, window)
 		var bad *intake.RowError
 		switch {
-		case errors.Is(err, io.EOF):
-			return e.enqueueJobs(ctx, chunk)
-		case errors.As(err, &bad):
-			e.badRow(src, bad)
-			continue
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			return errors.Join(e.enqueueJobs(ctx, chunk), e.badFile(src, err))
-		}
-		job, err := src.NewJob(target, time.Time{})
-		if errors.As(err, &bad) {
-			e.badRow(src, bad)
-			continue
-		}
-		if chunk = append(chunk, job); len(chunk) == enqueueChunk {
-			if err := e.enqueueJobs(ctx, chunk); err != nil {
+		case err == nil:
+			c.add(target, job)
+			if len(c.jobs) < enqueueChunk && c.bytes < enqueueBytes {
+				continue
+			}
+			if err := c.flush(fn); err != nil {
 				return err
 			}
-			chunk = chunk[:0]
+		case errors.As(err, &bad):
+			t.bad(bad)
+		case errors.Is(err, io.EOF):
+			return c.flush(fn)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		default:
+			if err := c.flush(fn); err != nil {
+				return err
+			}
+			return fmt.Errorf("%w: %w", errUnreadable, err)
 		}
 	}
 }
 
-func (e *Engine) badFile(src *Source, err error) error {
-	e.note(func(s *Summary) { s.BadFiles++ })
-	e.opts.Log.Error("targets could not be read; jobs made earlier go on", "source", src.Name, "error", err)
-	return nil
+func nextJob(src *Source, targets *intake.Reader, window time.Time) (intake.Target, storage.NewJob, error) {
+	target, err := targets.Next()
+	if err != nil {
+		return target, storage.NewJob{}, err
+	}
+	job, err := src.NewJob(target, window)
+	return target, job, err
 }
 
-func (e *Engine) badRow(src *Source, bad *intake.RowError) {
-	e.note(func(s *Summary) { s.BadRows++ })
-	e.opts.Log.Warn("target skipped", "source", src.Name, "error", bad)
+// unknown are those of some jobs that would change something: those that are
+// there already cost no transaction.
+func (e *Engine) unknown(jobs []storage.NewJob) (unknown []storage.NewJob, err error) {
+	err = e.opts.Store.View(func(tx *storage.Tx) error {
+		unknown, err = unknownJobs(tx, jobs)
+		return err
+	})
+	return unknown, err
 }
 
-// enqueueJobs makes jobs in one transaction; those that are there already cost
-// none.
-func (e *Engine) enqueueJobs(ctx context.Context, jobs []storage.NewJob) error {
+func unknownJobs(tx *storage.Tx, jobs []storage.NewJob) (unknown []storage.NewJob, err error) {
+	for _, n := range jobs {
+		known, err := tx.Known(n)
+		if err != nil {
+			return nil, fmt.Errorf("looking up jobs: %w", err)
+		}
+		if !known {
+			unknown = append(unknown, n)
+		}
+	}
+	return unknown, nil
+}
+
+// makeJobs makes those of some jobs that are unknown, in one transaction with
+// what also belongs to it (nil: nothing).
+func (e *Engine) makeJobs(ctx context.Context, jobs, unknown []storage.NewJob, t tally, also func(*storage.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	var unknown []storage.NewJob
-	err := e.opts.Store.View(func(tx *storage.Tx) error {
-		for _, n := range jobs {
-			known, err := tx.Known(n)
-			if err != nil {
-				return err
-			}
-			if !known {
-				unknown = append(unknown, n)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("looking up jobs: %w", err)
-	}
 	made := 0
-	if len(unknown) > 0 {
-		err = e.update(ctx, func(tx *storage.Tx) error {
+	if len(unknown) > 0 || also != nil {
+		err := e.update(ctx, func(tx *storage.Tx) error {
 			made = 0
 			for _, n := range unknown {
 				done, err := tx.EnqueueJob(n)
@@ -110,12 +208,15 @@ func (e *Engine) enqueueJobs(ctx context.Context, jobs []storage.NewJob) error {
 					made++
 				}
 			}
-			return nil
+			if also == nil {
+				return nil
+			}
+			return also(tx)
 		})
+		if err != nil {
+			return fmt.Errorf("making jobs: %w", err)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("making jobs: %w", err)
-	}
-	e.note(func(s *Summary) { s.New += made; s.Known += len(jobs) - made })
+	t.made(made, len(jobs)-made)
 	return nil
 }

@@ -49,6 +49,8 @@ func StoredSource(name, identity string, rules *parser.Rules) storage.Source {
 	}
 }
 
+func (s *Source) stored() storage.Source { return StoredSource(s.Name, s.IdentityText, s.Rules) }
+
 // Register remembers under which identity and rules sources work. It must come
 // before any of their jobs is made or claimed. A raised version takes its rules
 // along. Error: *GuardError, with all that stops any of them; then the caller's

@@ -43,6 +43,11 @@ type Options struct {
 	Proxies []Proxy
 	Sources []Source
 
+	// What is due: the windows that this names, and nothing else before Run's first
+	// tick; zero: what the schedules say, and each target of a source without one.
+	Window intake.WindowArg
+	At     time.Time // the time that schedules see; zero: that of the clock
+
 	Now       func() time.Time  // the clock; nil: time.Now. Tests let it jump
 	Timeouts  fetch.Timeouts    // zero fields: fetch's defaults
 	Transport http.RoundTripper // replaces the network, for tests; nil: the network
@@ -77,6 +82,7 @@ type Source struct {
 	intake.Source
 
 	Targets intake.Spec
+	CatchUp CatchUp     // "": CatchUpLatest
 	Proxies []string    // names among Options.Proxies, the next where one is held back; none: direct
 	Header  http.Header // sent with each request; not changed
 	Timeout time.Duration

@@ -100,6 +100,10 @@ type Service interface {
 	// ErrUnknownSource, ErrBadRequest (a request of the source must not be
 	// repeated), storage.ErrNotFound (there are no jobs of these windows).
 	Compare(ctx context.Context, r CompareRequest, fn func(Difference) error) (CompareResult, error)
+	// Backfill makes the jobs of past windows of a source's schedule, and calls fn
+	// with each target that cannot become a job. An error of fn ends nothing: it is
+	// given at the end. Errors: ErrUnknownSource, engine.ErrNoSchedule.
+	Backfill(ctx context.Context, r BackfillRequest, fn func(BadTarget) error) (BackfillResult, error)
 }
 
 // JobFilter says which jobs to list; zero fields let all through.

@@ -83,6 +83,7 @@ func NewHandler(l *Local, owner string) *Handler {
 		"POST /v1/cursors/{source}": h.moveFileCursor,
 		"POST /v1/accept/{source}":  h.accept,
 		"POST /v1/compare/{source}": h.compare,
+		"POST /v1/backfill":         h.backfill,
 	} {
 		h.all.Handle(pattern, serve)
 	}

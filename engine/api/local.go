@@ -12,6 +12,7 @@ import (
 
 	"semel/engine"
 	"semel/engine/config"
+	"semel/engine/intake"
 	"semel/storage"
 )
 
@@ -32,9 +33,17 @@ type Local struct {
 	// and secrets.
 	CompareIn func(ctx context.Context, past engine.Past, scratch *storage.Store, fn func(engine.Difference) error) (engine.Comparison, error)
 
-	inFlight  sync.Map // idempotency keys of submissions that are being answered
-	importing sync.Map // imports under way, by source and name
+	// Offer is engine.Engine.Backfill: of the engine that works the source, or of
+	// one that works nothing where none does.
+	Offer Offer
+
+	inFlight    sync.Map   // idempotency keys of submissions that are being answered
+	importing   sync.Map   // imports under way, by source and name
+	backfilling sync.Mutex // one at a time: two engines must not work on one source's lists
 }
+
+// Offer makes the jobs of past windows; see engine.Engine.Backfill.
+type Offer func(ctx context.Context, source string, from, to time.Time, bad func(*intake.RowError)) (engine.Backfilled, error)
 
 // Engine tells what only a running engine knows.
 type Engine interface {

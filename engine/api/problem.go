@@ -41,6 +41,7 @@ type sentinel struct {
 // with it.
 var sentinels = []sentinel{
 	{"bad_request", http.StatusBadRequest, ErrBadRequest},
+	{"no_schedule", http.StatusBadRequest, engine.ErrNoSchedule},
 	{"unknown_source", http.StatusNotFound, ErrUnknownSource},
 	{"other_config", http.StatusConflict, ErrOtherConfig},
 	{"guard", http.StatusConflict, engine.ErrGuard},

@@ -11,6 +11,7 @@ import (
 	"semel/engine"
 	"semel/engine/api"
 	"semel/engine/config"
+	"semel/engine/intake"
 	"semel/storage"
 )
 
@@ -47,7 +48,7 @@ func withService(ctx context.Context, c *config.Config, create bool, opts storag
 	}
 	if at.store != nil {
 		here := idle{c, at.store}
-		at.client = api.InProcess(api.NewHandler(&api.Local{Store: at.store, Config: c, Replay: here.replay, CompareIn: here.compare}, ""))
+		at.client = api.InProcess(api.NewHandler(&api.Local{Store: at.store, Config: c, Replay: here.replay, CompareIn: here.compare, Offer: here.offer}, ""))
 	}
 	return errors.Join(use(c, at.client), at.close())
 }
@@ -81,12 +82,31 @@ func (i idle) replay(ctx context.Context, source string, scratch *storage.Store)
 	return done, err
 }
 
+func (i idle) offer(ctx context.Context, source string, from, to time.Time, bad func(*intake.RowError)) (done engine.Backfilled, err error) {
+	err = i.use(source, func(e *engine.Engine) error {
+		done, err = e.Backfill(ctx, source, from, to, bad)
+		return err
+	})
+	return done, err
+}
+
 func (i idle) compare(ctx context.Context, past engine.Past, scratch *storage.Store, fn func(engine.Difference) error) (done engine.Comparison, err error) {
 	err = i.use(past.Source, func(e *engine.Engine) error {
 		done, err = e.Compare(ctx, past, scratch, fn)
 		return err
 	})
 	return done, err
+}
+
+// idleEngine is an engine for one source that runs no jobs. Close it.
+func idleEngine(c *config.Config, store *storage.Store, source string) (*engine.Engine, error) {
+	sources, err := allSources(c, []string{source})
+	if err != nil {
+		return nil, err
+	}
+	opts := engineOptions(c, sources, slog.New(slog.DiscardHandler))
+	opts.Store, opts.Owner = store, ownerName(time.Now())
+	return engine.New(opts)
 }
 
 // access is a way to a store: a client of its owner, or the store itself.

@@ -91,6 +91,8 @@ func classify(err error) *fault {
 		return &fault{exitUsage, err, "semel status lists the sources"}
 	case errors.Is(err, api.ErrImporting):
 		return &fault{exitFailed, err, "wait until that import has ended: semel status shows its jobs; what it has made is known to a later one"}
+	case errors.Is(err, engine.ErrNoSchedule):
+		return &fault{exitUsage, err, "give it one in the config, or collect it for a window with semel run --once --window"}
 	case errors.Is(err, api.ErrSilent):
 		return &fault{exitStore, err, "is it stopped or stuck? end it, with kill -9 if need be (nothing that was committed is lost), and start semel run again"}
 	case errors.Is(err, api.ErrCut):

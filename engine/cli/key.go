@@ -8,27 +8,29 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"semel/engine/config"
 	"semel/engine/intake"
 )
 
-// noWindow is the window of jobs that no schedule made.
-var noWindow time.Time
-
 func (a *app) keyCommand() *cobra.Command {
 	var target targetFlags
+	var window string
 	cmd := a.command(&cobra.Command{
-		Use:   "key SOURCE [--url URL | --var NAME=VALUE]...",
+		Use:   "key SOURCE [--url URL | --var NAME=VALUE]... [--window WINDOW]",
 		Short: "Show a target's canonical key, part by part",
 		Long: `Show the key of the job that a target would become: each part, the setting
 behind it, and whether the source's identity lets it count. Without --url and
---var it is the source's first target. Neither store nor network is needed.
+--var it is the source's first target, and without --window it is in none. With a
+schedule an instant means the window that it is in, as for semel run. Neither
+store nor network is needed.
 
 ` + exits(exitDone, exitFailed, exitUsage, exitConfig),
 		ValidArgsFunction: a.completeSource,
-		Example:           "  semel key catalog --var sku=42\n  semel key pages --url https://example.com/page --json",
+		Example:           "  semel key catalog --var sku=42\n  semel key pages --url https://example.com/page --json\n  semel key catalog --window 2026-04-23T15:00:00Z",
 		Args:              exactArgs("SOURCE"),
-	}, func(_ context.Context, args []string) error { return a.key(args[0], &target) })
+	}, func(_ context.Context, args []string) error { return a.key(args[0], &target, window) })
 	target.register(cmd)
+	cmd.Flags().StringVar(&window, "window", "", "the job's `WINDOW`: an instant, a date, or A..B")
 	return cmd
 }
 
@@ -48,7 +50,7 @@ type keyPart struct {
 	Counts  bool   `json:"counts"`
 }
 
-func (a *app) key(name string, target *targetFlags) error {
+func (a *app) key(name string, target *targetFlags, text string) error {
 	c, err := a.loadConfigWithoutSecrets()
 	if err != nil {
 		return err
@@ -57,7 +59,11 @@ func (a *app) key(name string, target *targetFlags) error {
 	if err != nil {
 		return err
 	}
-	job, err := target.job(s)
+	window, err := oneWindow(s, text)
+	if err != nil {
+		return err
+	}
+	job, err := target.job(s, window)
 	if err != nil {
 		return err
 	}
@@ -70,6 +76,22 @@ func (a *app) key(name string, target *targetFlags) error {
 		story.Parts = append(story.Parts, keyPart(p))
 	}
 	return a.line(story)
+}
+
+// oneWindow is the start of the window that a text names; zero for "".
+func oneWindow(s *config.Source, text string) (start time.Time, err error) {
+	if text == "" {
+		return start, nil
+	}
+	window, err := intake.ParseWindow(text)
+	if err != nil {
+		return start, usage("", "%v", err)
+	}
+	starts := window.Starts(s.Schedule)
+	if len(starts) != 1 {
+		return start, usage("name an instant in one of them", "the schedule of %s has %s in %s", s.Name, count(len(starts), "window"), text)
+	}
+	return starts[0], nil
 }
 
 func (a *app) keyText(job intake.Job, parts []intake.KeyPart) error {

@@ -54,6 +54,7 @@ func engineSource(s *config.Source) engine.Source {
 	out := engine.Source{
 		Source:       s.Source,
 		Targets:      s.Targets,
+		CatchUp:      engine.CatchUp(s.CatchUp),
 		Header:       s.RequestHeader(),
 		Timeout:      s.Timeout,
 		Sticky:       s.Sticky,

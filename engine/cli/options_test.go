@@ -51,6 +51,7 @@ gone = "record"
 blocked = { status = [406] }
 priority = -3
 write = "insert"
+catch_up = "all"
 [source.full.limits]
 attempts = 2
 time = "1h"
@@ -135,6 +136,7 @@ func TestEngineSource(t *testing.T) {
 		Blocked:      engine.BlockRules{Status: []int{406}},
 		IdentityText: c.Sources[0].IdentityText,
 		Sticky:       20 * time.Minute,
+		CatchUp:      engine.CatchUpAll,
 		Steps: []engine.Step{
 			{Name: "form", URL: c.Sources[0].URL, Method: "GET", Header: http.Header{}, Captures: c.Sources[0].Steps[0].Captures},
 			{

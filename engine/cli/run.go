@@ -20,18 +20,25 @@ import (
 	"semel/engine"
 	"semel/engine/api"
 	"semel/engine/config"
+	"semel/engine/intake"
 	"semel/storage"
 )
 
 func (a *app) runCommand() *cobra.Command {
-	var once bool
+	var r runRequest
 	cmd := a.command(&cobra.Command{
-		Use:   "run [--once] [SOURCE]...",
+		Use:   "run [--once [--at TIME]] [--window WINDOW] [SOURCE]...",
 		Short: "Collect: make jobs of targets, work them, commit their observations",
-		Long: `Make a job of each target that has none yet, and work the jobs there are. Without
---once it goes on until it is stopped. With --once it ends when nothing is left
-to do: it waits for retries, within the jobs' limits; jobs that only a paused
-proxy holds back stay pending.
+		Long: `Make the jobs that are due, and work the jobs there are. Each tick of a source's
+schedule begins a window, and makes a job of each target for it; a source without
+a schedule has each target collected once. Without --once it goes on until it is
+stopped. With --once it ends when nothing is left to do: it waits for retries,
+within the jobs' limits; jobs that only a paused proxy holds back stay pending.
+
+With --window the targets are collected for that window instead, again if need
+be: an RFC 3339 instant (with a schedule, the window that it is in), a date (with a
+schedule, all windows of that day, else one that begins with it; UTC), or A..B
+of these. --at is the time that schedules see, for a run --once.
 
 The first SIGINT or SIGTERM stops it cleanly: nothing more is claimed, what runs
 may end for a few seconds, the rest is handed back. The second stops it at once.
@@ -41,13 +48,52 @@ Nothing is lost either way; running it again goes on.
 
 Stopped cleanly by a signal, run without --once exits 0.`,
 		ValidArgsFunction: a.completeSource,
-		Example:           "  semel run --once\n  semel run --once catalog --json\n  semel run",
-	}, func(ctx context.Context, args []string) error { return a.run(ctx, once, args) })
-	cmd.Flags().BoolVar(&once, "once", false, "end when nothing is left to do")
+		Example:           "  semel run --once\n  semel run --once catalog --json\n  semel run --once catalog --window 2026-04-23\n  semel run",
+	}, func(ctx context.Context, args []string) error { return a.run(ctx, r, args) })
+	cmd.Flags().BoolVar(&r.once, "once", false, "end when nothing is left to do")
+	cmd.Flags().StringVar(&r.at, "at", "", "the `TIME` that schedules see, an RFC 3339 instant or a date; needs --once")
+	cmd.Flags().StringVar(&r.window, "window", "", "collect the targets for this `WINDOW`: an instant, a date, or A..B")
 	return cmd
 }
 
-func (a *app) run(ctx context.Context, once bool, names []string) error {
+// runRequest is what the flags of run say.
+type runRequest struct {
+	once       bool
+	at, window string
+}
+
+// times are the time that schedules see and the window to collect for, zero where
+// there is none.
+func (r *runRequest) times() (at time.Time, window intake.WindowArg, err error) {
+	if r.at != "" {
+		if !r.once {
+			return at, window, usage("", "--at needs --once: without an end, schedules see the clock")
+		}
+		if at, err = intake.ParseTime(r.at); err != nil {
+			return at, window, usage("", "--at: %v", err)
+		}
+	}
+	if r.window != "" {
+		if window, err = intake.ParseWindow(r.window); err != nil {
+			return at, window, usage("", "%v", err)
+		}
+	}
+	return at, window, nil
+}
+
+// checkWindow wants a window to be one of some source.
+func checkWindow(sources []*config.Source, window intake.WindowArg) error {
+	if window.IsZero() || slices.ContainsFunc(sources, func(s *config.Source) bool { return len(window.Starts(s.Schedule)) > 0 }) {
+		return nil
+	}
+	return usage("semel key SOURCE --window WINDOW shows which window an instant is in", "no schedule has a window in %s", window)
+}
+
+func (a *app) run(ctx context.Context, r runRequest, names []string) error {
+	at, window, err := r.times()
+	if err != nil {
+		return err
+	}
 	c, err := a.loadConfig()
 	if err != nil {
 		return err
@@ -56,10 +102,15 @@ func (a *app) run(ctx context.Context, once bool, names []string) error {
 	if err != nil {
 		return err
 	}
+	if err := checkWindow(sources, window); err != nil {
+		return err
+	}
 	tuneRuntime(a.getenv)
-	w := &work{sources: sources, once: once, out: newConsole(a.stderr)}
+	w := &work{sources: sources, once: r.once, out: newConsole(a.stderr)}
+	opts := engineOptions(c, sources, slog.New(slog.NewTextHandler(w.out, nil)))
+	opts.At, opts.Window = at, window
 	started := time.Now()
-	summary, err := hold(ctx, c, sources, slog.New(slog.NewTextHandler(w.out, nil)), w.do)
+	summary, err := hold(ctx, c, opts, w.do)
 	if err != nil {
 		return err
 	}
@@ -70,7 +121,7 @@ func (a *app) run(ctx context.Context, once bool, names []string) error {
 	} else {
 		a.notef("%s in %s", summaryText(summary), durationText(time.Since(started)))
 	}
-	return verdict(summary, once, ctx.Err() != nil)
+	return verdict(summary, r.once, ctx.Err() != nil)
 }
 
 // runStore is how a run opens the store.
@@ -78,7 +129,7 @@ var runStore = storage.Options{Gather: engine.Gather}
 
 // hold makes this process the owner of a config's store: while use works with
 // an engine on it, other commands are answered over the store's socket.
-func hold(ctx context.Context, c *config.Config, sources []*config.Source, log *slog.Logger, use func(context.Context, *engine.Engine, *storage.Store) (engine.Summary, error)) (s engine.Summary, err error) {
+func hold(ctx context.Context, c *config.Config, opts engine.Options, use func(context.Context, *engine.Engine, *storage.Store) (engine.Summary, error)) (s engine.Summary, err error) {
 	store, err := own(ctx, c)
 	if err != nil {
 		return s, err
@@ -88,17 +139,16 @@ func hold(ctx context.Context, c *config.Config, sources []*config.Source, log *
 			err = fmt.Errorf("closing the store: %w", closeErr)
 		}
 	}()
-	if err := tellOrphans(c, store, log); err != nil {
+	if err := tellOrphans(c, store, opts.Log); err != nil {
 		return s, err
 	}
-	opts := engineOptions(c, sources, log)
 	opts.Store, opts.Owner = store, ownerName(time.Now())
 	e, err := engine.New(opts)
 	if err != nil {
 		return s, err
 	}
 	defer e.Close()
-	stop, err := serve(c, store, api.NewHandler(&api.Local{Store: store, Config: c, Engine: e, Replay: e.Replay, CompareIn: e.Compare}, opts.Owner), log)
+	stop, err := serve(c, store, api.NewHandler(&api.Local{Store: store, Config: c, Engine: e, Replay: e.Replay, CompareIn: e.Compare, Offer: offer(c, store, e)}, opts.Owner), opts.Log)
 	if err != nil {
 		return s, err
 	}
@@ -305,7 +355,7 @@ func (a *app) runOnceFile(ctx context.Context, path string) (s engine.Summary, e
 	if err != nil {
 		return s, err
 	}
-	return hold(ctx, c, sources, slog.New(slog.DiscardHandler), func(ctx context.Context, e *engine.Engine, _ *storage.Store) (engine.Summary, error) {
+	return hold(ctx, c, engineOptions(c, sources, slog.New(slog.DiscardHandler)), func(ctx context.Context, e *engine.Engine, _ *storage.Store) (engine.Summary, error) {
 		return e.RunOnce(ctx)
 	})
 }

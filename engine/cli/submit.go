@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -76,7 +77,7 @@ func (a *app) submit(ctx context.Context, s api.Submission, target *targetFlags)
 	if err != nil {
 		return err
 	}
-	if _, err := target.job(src); err != nil { // here, so that a mistake makes no store
+	if _, err := target.job(src, time.Time{}); err != nil { // here, so that a mistake makes no store
 		return err
 	}
 	return withService(ctx, c, true, storage.Options{}, func(c *config.Config, service api.Service) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -67,13 +68,13 @@ func firstTarget(s *config.Source) (intake.Target, error) {
 	return target, err
 }
 
-// job makes the job of the target that the flags name.
-func (t *targetFlags) job(s *config.Source) (intake.Job, error) {
+// job makes the job of the target that the flags name, in a window.
+func (t *targetFlags) job(s *config.Source, window time.Time) (intake.Job, error) {
 	target, err := t.target(s)
 	if err != nil {
 		return intake.Job{}, err
 	}
-	job, err := s.Job(target, noWindow)
+	job, err := s.Job(target, window)
 	if err != nil {
 		return intake.Job{}, targetFault(s, err)
 	}
