@@ -98,17 +98,6 @@ func (i idle) compare(ctx context.Context, past engine.Past, scratch *storage.St
 	return done, err
 }
 
-// idleEngine is an engine for one source that runs no jobs. Close it.
-func idleEngine(c *config.Config, store *storage.Store, source string) (*engine.Engine, error) {
-	sources, err := allSources(c, []string{source})
-	if err != nil {
-		return nil, err
-	}
-	opts := engineOptions(c, sources, slog.New(slog.DiscardHandler))
-	opts.Store, opts.Owner = store, ownerName(time.Now())
-	return engine.New(opts)
-}
-
 // access is a way to a store: a client of its owner, or the store itself.
 type access struct {
 	client *api.Client
