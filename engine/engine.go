@@ -53,7 +53,8 @@ type Engine struct {
 	room    room
 	parsing slots // one for each parse under way: trees are large, and more than cores gain nothing
 
-	guestOf *Engine // whose hosts and budgets this one uses as well; nil: it has its own
+	guestOf *Engine   // whose hosts and budgets this one uses as well; nil: it has its own
+	began   time.Time // by the store's clock; set before the loops start
 
 	mu      sync.Mutex
 	held    map[uint64]*attempt // in flight, by job
@@ -74,6 +75,7 @@ type Summary struct {
 	Stale     int              // outcomes that came after their lease
 	Rescued   int              // leases taken back from dead or silent workers
 	Open      int              // jobs of these sources that still have work ahead
+	Held      int              // runs of these sources whose rows have come to wait for a person
 	Paused    map[string]Pause // proxies that are left alone at the end, by name
 }
 
@@ -156,7 +158,7 @@ func (e *Engine) run(ctx context.Context, once bool) (Summary, error) {
 	group.Go(func() error { return e.maintain(loopCtx) })
 	group.Go(func() error { return e.retain(stop, loopCtx.Done()) })
 	err := group.Wait()
-	if countErr := e.countOpen(); err == nil {
+	if countErr := e.countLeft(); err == nil {
 		err = countErr
 	}
 	return e.Summary(), err
@@ -174,6 +176,7 @@ func ignoreStop(ctx context.Context, err error) error {
 // its leases before is dead.
 func (e *Engine) takeOver(ctx context.Context) error {
 	err := e.update(ctx, func(tx *storage.Tx) error {
+		e.began = tx.Now
 		if err := e.register(tx); err != nil {
 			return err
 		}
@@ -247,15 +250,21 @@ func (e *Engine) note(change func(*Summary)) {
 // Paused are the proxies that are left alone now, by name.
 func (e *Engine) Paused() map[string]Pause { return e.health.pauses(e.now()) }
 
-// countOpen notes how many jobs of these sources have work ahead.
-func (e *Engine) countOpen() error {
-	open := 0
+// countLeft notes how many jobs of these sources have work ahead, and how many of
+// their runs this one has left held.
+func (e *Engine) countLeft() error {
+	open, held := 0, 0
 	err := e.opts.Store.View(func(tx *storage.Tx) error {
 		for name := range e.sources {
 			open += int(tx.Counters(name).Open())
 		}
-		return nil
+		return tx.Runs(0, func(r *storage.Run) bool {
+			if e.sources[r.Key.Source] != nil && r.Held != "" && !r.HeldSince.Before(e.began) {
+				held++
+			}
+			return true
+		})
 	})
-	e.note(func(s *Summary) { s.Open = open })
+	e.note(func(s *Summary) { s.Open, s.Held = open, held })
 	return err
 }

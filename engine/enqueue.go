@@ -57,6 +57,10 @@ func (e *Engine) enqueue(ctx context.Context, src *Source) error {
 
 // enqueueOnce makes a job without a window of each target.
 func (e *Engine) enqueueOnce(ctx context.Context, src *Source) error {
+	if err := src.CheckWindow(time.Time{}); err != nil {
+		e.opts.Log.Warn("targets left alone", "source", src.Name, "error", err)
+		return nil
+	}
 	t := e.tally(src)
 	err := e.readTargets(ctx, src, time.Time{}, t, func(c *chunk) error {
 		unknown, err := e.unknown(c.jobs)

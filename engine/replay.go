@@ -16,7 +16,7 @@ const replayRows = 500
 // Replay is what parsing kept pages again has shown.
 type Replay struct {
 	Pages   int // parsed again: those that completed a job under today's version of the rules
-	Missing int // jobs that completed without a page kept, or under another version
+	Missing int // jobs that completed without a page kept, under another version, or whose rows are held or discarded
 	Rows    int // observations that were made again and compared
 	Unlike  []Unlike
 }
@@ -56,7 +56,11 @@ func (p *replay) parse(ctx context.Context) error {
 		var jobs []*storage.Job
 		err := p.engine.opts.Store.View(func(tx *storage.Tx) (err error) {
 			after, err = tx.Jobs(after, replayRows, func(j *storage.Job) bool {
-				if j.Key.Source == p.src.Name && j.State == storage.StateComplete {
+				switch {
+				case j.Key.Source != p.src.Name || j.State != storage.StateComplete:
+				case p.src.Write == storage.WriteReplace && !tx.Stands(j):
+					p.done.Missing++
+				default:
 					jobs = append(jobs, j)
 				}
 				return true
@@ -130,7 +134,10 @@ func (p *replay) completing(j *storage.Job) (last storage.Attempt, err error) {
 
 // commit does in the scratch store what the job did in its own.
 func (p *replay) commit(ctx context.Context, j *storage.Job, c storage.Completion) error {
-	c.Sinks, c.Follow = nil, nil // only the observations are compared
+	c.Sinks, c.Follow = nil, nil        // only the observations are compared
+	if c.Mode == storage.WriteReplace { // a promotion leaves the same rows, and waits for a run
+		c.Mode = storage.WriteAppend
+	}
 	return p.scratch.Update(ctx, func(tx *storage.Tx) error {
 		again := storage.NewJob{
 			Key: j.Key, Country: j.Country, Window: j.Window, Scope: j.Scope, Version: j.Version,

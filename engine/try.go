@@ -42,18 +42,19 @@ func (e *Engine) TryPage(ctx context.Context, source string, target intake.Targe
 	})
 }
 
-func (e *Engine) try(ctx context.Context, source string, target intake.Target, execute func(*attempt, context.Context) result) (Trial, error) {
-	src := e.sources[source]
+func (e *Engine) try(ctx context.Context, name string, target intake.Target, execute func(*attempt, context.Context) result) (Trial, error) {
+	src := e.sources[name]
 	if src == nil {
-		return Trial{}, fmt.Errorf("source %s: %w", source, storage.ErrNotFound)
+		return Trial{}, fmt.Errorf("source %s: %w", name, storage.ErrNotFound)
 	}
-	n, err := src.NewJob(target, time.Time{})
+	source := src.Source
+	source.Windowed = false // it writes nothing
+	n, err := source.NewJob(target, time.Time{})
 	if err != nil && target.URL != "" {
 		// A URL alone need not have the variables of the key: for a trial, the
 		// URL will do.
-		byURL := *src
-		byURL.Key = intake.Template{}
-		n, err = byURL.NewJob(target, time.Time{})
+		source.Key = intake.Template{}
+		n, err = source.NewJob(target, time.Time{})
 	}
 	if err != nil {
 		return Trial{}, err
@@ -62,8 +63,8 @@ func (e *Engine) try(ctx context.Context, source string, target intake.Target, e
 	defer cancel()
 	var a *attempt
 	var r result
-	for _, name := range src.through() {
-		a = &attempt{engine: e, src: src, proxy: name, ctx: ctx, job: &storage.Job{
+	for _, through := range src.through() {
+		a = &attempt{engine: e, src: src, proxy: through, ctx: ctx, job: &storage.Job{
 			Key: n.Key, Country: n.Country, URL: n.URL, Vars: n.Vars,
 		}}
 		r = execute(a, ctx)

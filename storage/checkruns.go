@@ -36,7 +36,7 @@ func (c *checker) runRecords() {
 		c.see(runSequence, r.ID)
 		c.written(bucketRun, k, v, r.encode())
 		c.rules(bucketRun, k, runRules(r, c.runs[r.ID])...)
-		c.rules(bucketRun, k, heldRules(r, c.tx.hasStaged(r))...)
+		c.rules(bucketRun, k, heldRules(r, c.tx.runStaged(r))...)
 		delete(c.runs, r.ID)
 		if bytes.Equal(c.tx.get(bucketRunKey, []byte(r.Key.String())), k) {
 			keys++

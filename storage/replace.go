@@ -35,10 +35,15 @@ func (tx *Tx) stage(j *Job, rows []*Observation) error {
 	return tx.insert(bucketStaged, job, appendU32(nil, uint32(len(places))))
 }
 
-// Staged reports whether rows of a job, or that it brought none, wait for the
-// rest of its run.
-func (tx *Tx) Staged(j *Job) bool {
-	return j.Run != 0 && tx.get(bucketStaged, rowKey(j.Run, j.ID, nil)) != nil
+// hasStaged reports whether what a job has brought waits for the rest of its run.
+func (tx *Tx) hasStaged(j *Job) bool { return tx.get(bucketStaged, rowKey(j.Run, j.ID, nil)) != nil }
+
+// Stands reports whether what a complete job of a WriteReplace source brought
+// last stands among the observations: until it is promoted, and once a person has
+// discarded it, it does not.
+func (tx *Tx) Stands(j *Job) bool {
+	own := rowKey(j.Run, j.ID, nil)
+	return j.Run == 0 || j.Key.Window.IsZero() || tx.get(bucketLive, own) != nil && !tx.hasStaged(j)
 }
 
 // hasRows reports whether a job is the owner of rows in bucket live.
@@ -160,7 +165,7 @@ func (tx *Tx) eachOwned(id bucket, r *Run, fn func(job uint64, place []byte) err
 	return nil
 }
 
-func (tx *Tx) hasStaged(r *Run) bool {
+func (tx *Tx) runStaged(r *Run) bool {
 	prefix := idKey(r.ID)
 	k, _ := tx.bucket(bucketStaged).Cursor().Seek(prefix)
 	return bytes.HasPrefix(k, prefix)
@@ -168,7 +173,7 @@ func (tx *Tx) hasStaged(r *Run) bool {
 
 // settleRows promotes what a run without work ahead has staged, or holds it.
 func (tx *Tx) settleRows(r *Run, sinks []Subscription) error {
-	if !tx.hasStaged(r) {
+	if !tx.runStaged(r) {
 		return nil
 	}
 	switch { // these need no look at the rows

@@ -104,6 +104,15 @@ type Service interface {
 	// with each target that cannot become a job. An error of fn ends nothing: it is
 	// given at the end. Errors: ErrUnknownSource, engine.ErrNoSchedule.
 	Backfill(ctx context.Context, r BackfillRequest, fn func(BadTarget) error) (BackfillResult, error)
+	// Runs calls fn with the runs that match, newest first. Error:
+	// ErrUnknownSource.
+	Runs(ctx context.Context, f RunFilter, fn func(Run) error) error
+	// ReleaseRun promotes the rows of a run that is held; ref is its number or
+	// its key. Errors: storage.ErrNotFound, storage.ErrNotHeld.
+	ReleaseRun(ctx context.Context, ref string) (Run, error)
+	// DiscardRun drops them: the rows that stood before stand. Errors:
+	// storage.ErrNotFound, storage.ErrNotHeld.
+	DiscardRun(ctx context.Context, ref string) (Run, error)
 }
 
 // JobFilter says which jobs to list; zero fields let all through.
@@ -157,7 +166,7 @@ type TwiceResult struct {
 	Pages    int    `json:"pages"`    // read again
 	Rows     int    `json:"rows"`     // observations compared
 	Unlike   int    `json:"unlike"`   // of those
-	Missing  int    `json:"missing"`  // complete jobs without a kept page, or under another version of the rules
+	Missing  int    `json:"missing"`  // complete jobs without a kept page, under another version of the rules, or whose rows are held or discarded
 	Checksum string `json:"checksum"` // of what came out of the pages
 }
 

@@ -244,6 +244,24 @@ func (c *Client) Compare(ctx context.Context, r CompareRequest, fn func(Differen
 	return result, err
 }
 
+// Runs implements Service.
+func (c *Client) Runs(ctx context.Context, f RunFilter, fn func(Run) error) error {
+	var result counted
+	return c.list(ctx, http.MethodGet, "/v1/runs?"+f.values().Encode(), nil, eachLine(fn), &result)
+}
+
+// ReleaseRun implements Service.
+func (c *Client) ReleaseRun(ctx context.Context, ref string) (r Run, err error) {
+	err = c.value(ctx, http.MethodPost, "/v1/runs/"+segment(ref)+"/release", nil, &r)
+	return r, err
+}
+
+// DiscardRun implements Service.
+func (c *Client) DiscardRun(ctx context.Context, ref string) (r Run, err error) {
+	err = c.value(ctx, http.MethodPost, "/v1/runs/"+segment(ref)+"/discard", nil, &r)
+	return r, err
+}
+
 // values write a filter as parseFilter reads it.
 func (f JobFilter) values() url.Values {
 	v := url.Values{}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,6 +68,9 @@ func NewHandler(l *Local, owner string) *Handler {
 		"POST /v1/jobs/retry":           h.retry,
 		"POST /v1/jobs/cancel":          h.cancel,
 		"GET /v1/observations/{source}": h.observations,
+		"GET /v1/runs":                  h.runs,
+		"POST /v1/runs/{id}/release":    h.releaseRun,
+		"POST /v1/runs/{id}/discard":    h.discardRun,
 	} {
 		h.all.Handle(pattern, serve)
 		h.network.Handle(pattern, serve)
@@ -405,6 +409,38 @@ func (h *Handler) compare(w *response, r *http.Request) error {
 		enc.SetEscapeHTML(false) // records are as export has them
 		return h.local.Compare(r.Context(), request, func(d Difference) error { return enc.Encode(d) })
 	})
+}
+
+func (h *Handler) runs(w *response, r *http.Request) error {
+	f, err := parseRunFilter(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	return lines(w, func(out *bufio.Writer) (any, error) {
+		var n counted
+		enc := json.NewEncoder(out)
+		err := h.local.Runs(r.Context(), f, func(run Run) error {
+			n.Rows++
+			return enc.Encode(run)
+		})
+		return n, err
+	})
+}
+
+func (h *Handler) releaseRun(w *response, r *http.Request) error {
+	return h.changeRun(w, r, h.local.ReleaseRun)
+}
+
+func (h *Handler) discardRun(w *response, r *http.Request) error {
+	return h.changeRun(w, r, h.local.DiscardRun)
+}
+
+func (h *Handler) changeRun(w *response, r *http.Request, change func(ctx context.Context, ref string) (Run, error)) error {
+	run, err := change(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, run)
 }
 
 // parseFilter reads a JobFilter from a query, and values write it.

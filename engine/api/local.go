@@ -221,6 +221,11 @@ func (l *Local) Status(_ context.Context, estimate int64) (Status, error) {
 				through[proxy] = through[proxy].Add(n)
 			}
 		}
+		held, err := heldRuns(tx)
+		if err != nil {
+			return err
+		}
+		s.Warnings = append(s.Warnings, held...)
 		l.addTraffic(&s, through, tx.DayTraffic(tx.Now))
 		pending, err := tx.PendingBySink()
 		for sink, n := range pending {

@@ -54,6 +54,7 @@ var sentinels = []sentinel{
 	{"unauthorized", http.StatusUnauthorized, errToken},
 	{"misdirected", http.StatusMisdirectedRequest, errHost},
 	{"cross_origin", http.StatusForbidden, errOrigin},
+	{"not_held", http.StatusConflict, storage.ErrNotHeld},
 	{"transition", http.StatusConflict, storage.ErrTransition},
 	{"importing", http.StatusConflict, ErrImporting},
 	{"cursor_moved", http.StatusConflict, storage.ErrCursorMoved},

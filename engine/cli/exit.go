@@ -39,7 +39,7 @@ func exits(codes ...int) string {
 		exitDone:        "done",
 		exitFailed:      "failed",
 		exitUsage:       "wrong usage",
-		exitJobs:        "ran, but in this call jobs failed, are held by a budget or an outage, or targets were bad",
+		exitJobs:        "ran, but in this call jobs failed, are held by a budget or an outage, runs are held for review, or targets were bad",
 		exitConfig:      "the config is invalid, or has changed what a guard keeps",
 		exitStore:       "the store is in use, missing, not permitted or read-only",
 		exitUnreadable:  "the store is unreadable or newer than this binary",
@@ -105,6 +105,8 @@ func classify(err error) *fault {
 		return &fault{exitFailed, err, "semel jobs lists the jobs"}
 	case errors.Is(err, storage.ErrKeyReused):
 		return &fault{exitFailed, err, "nothing was changed: take a new key for another request; each is kept for 24 hours"}
+	case errors.Is(err, storage.ErrNotHeld):
+		return &fault{exitFailed, err, "semel runs lists the runs and which of them are held"}
 	case errors.Is(err, storage.ErrTransition):
 		return &fault{exitFailed, err, "only failed jobs can be retried, complete ones with --recollect, and only pending or retryable ones canceled"}
 	case errors.Is(err, storage.ErrCursorMoved):

@@ -241,6 +241,7 @@ type runSummary struct {
 	Stale     int               `json:"stale"`
 	Rescued   int               `json:"rescued"`
 	Open      int               `json:"open"`
+	Held      int               `json:"held"` // runs
 	Paused    map[string]string `json:"paused"`
 }
 
@@ -252,7 +253,7 @@ func summaryLine(s engine.Summary) runSummary {
 	return runSummary{
 		New: s.New, Known: s.Known, BadRows: s.BadRows, BadFiles: s.BadFiles, Offered: s.Offered,
 		Completed: s.Completed, Failed: s.Failed, Retried: s.Retried, Released: s.Released,
-		Stale: s.Stale, Rescued: s.Rescued, Open: s.Open, Paused: paused,
+		Stale: s.Stale, Rescued: s.Rescued, Open: s.Open, Held: s.Held, Paused: paused,
 	}
 }
 
@@ -265,7 +266,7 @@ func summaryText(s engine.Summary) string {
 	}{
 		{s.Open, "left"}, {s.Retried, "retried"}, {s.New, "new"}, {s.Known, "known before"},
 		{s.BadRows, "bad targets"}, {s.BadFiles, "unreadable target files"}, {s.Released, "handed back"},
-		{s.Rescued, "taken back from a dead worker"}, {s.Stale, "too late"},
+		{s.Held, "runs held"}, {s.Rescued, "taken back from a dead worker"}, {s.Stale, "too late"},
 	} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.text))
@@ -291,11 +292,23 @@ func verdict(s engine.Summary, once, interrupted bool) error {
 	case s.Open > 0:
 		return &fault{exitJobs, heldText(s), "run it again when that is over: what waits has burnt no attempt"}
 	case s.Failed > 0:
-		return &fault{exitJobs, fmt.Errorf("%s failed", count(s.Failed, "job")), "semel jobs --state failed lists them, semel show JOB tells why, semel retry JOB tries again"}
+		return &fault{exitJobs, fmt.Errorf("%s failed", count(s.Failed, "job")), failedHint(s)}
+	case s.Held > 0:
+		return &fault{exitJobs, fmt.Errorf("%s held: the rows of before stand", count(s.Held, "run")), "semel runs tells why; semel runs release RUN takes the new rows, semel runs discard RUN drops them"}
 	case s.BadRows > 0:
 		return &fault{exitJobs, fmt.Errorf("%s could not become jobs", count(s.BadRows, "target")), "the log above names them"}
 	}
 	return nil
+}
+
+// failedHint is what to do about jobs that failed, and about the runs that they
+// hold.
+func failedHint(s engine.Summary) string {
+	hint := "semel jobs --state failed lists them, semel show JOB tells why, semel retry JOB tries again"
+	if s.Held > 0 {
+		hint += "; until they are complete " + count(s.Held, "run") + " held (semel runs)"
+	}
+	return hint
 }
 
 // refusedAccount reports whether a provider has refused an account.

@@ -89,7 +89,7 @@ func (a *app) verifyTwice(ctx context.Context, service api.Service, source strin
 	}
 	a.printf("source %s: %s read again, %s compared and equal, checksum %s\n", source, count(result.Pages, "page"), count(result.Rows, "observation"), result.Checksum)
 	if result.Missing > 0 {
-		a.notef("%s could not be read again: their pages were not kept, or belong to another version of the rules", count(result.Missing, "complete job"))
+		a.notef("%s could not be read again: their pages were not kept, or belong to another version of the rules, or their rows are held or discarded", count(result.Missing, "complete job"))
 	}
 	return nil
 }

@@ -80,10 +80,12 @@ type Proxy struct {
 	Proxy   *proxy.Proxy
 }
 
-// Write modes that sources may have now.
+// Write modes.
 const (
-	WriteInsert = "insert" // the lowest window stays
-	WriteUpsert = "upsert" // the later window wins
+	WriteInsert  = "insert"  // the lowest window stays
+	WriteUpsert  = "upsert"  // the later window wins
+	WriteReplace = "replace" // the rows of a window change together; each window has its own
+	WriteAppend  = "append"  // each window has its own
 )
 
 // What a 404 or 410 means.
@@ -111,7 +113,7 @@ type Source struct {
 	Timeout time.Duration // one attempt, all in; may be longer than the lease
 	Gone    string        // GoneFail or GoneRecord
 	CatchUp string        // CatchUpNone, CatchUpLatest or CatchUpAll
-	Write   string        // WriteInsert or WriteUpsert
+	Write   string        // one of the write modes
 	Limits  Limits
 	Retry   map[storage.Category]RetryPolicy // only what the file states
 	Blocked Blocked

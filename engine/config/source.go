@@ -35,7 +35,7 @@ func (l *loader) source(t *table, c *Config) Source {
 	t.oneOf("gone", &s.Gone, GoneFail, GoneRecord)
 	t.priority(&s.Priority)
 	t.schedule(&s)
-	t.write(&s.Write)
+	t.write(&s)
 	l.limits(t.sub("limits", "limits"), &s.Limits)
 	l.retries(t.sub("retry", "retries"), &s)
 	l.blocked(t.sub("blocked", "blocked"), &s.Blocked)
@@ -98,7 +98,8 @@ func (t *table) identity(to *intake.Identity) {
 
 // identityText says what makes two jobs of a source the same: which parts, and
 // what names the target. The parts' order does not matter, nor do their values,
-// which stand in the keys themselves.
+// which stand in the keys themselves. A write mode whose rows have the window in their
+// keys counts as well.
 func identityText(s *Source) string {
 	parts := []string{"target"}
 	for _, p := range []struct {
@@ -113,7 +114,11 @@ func identityText(s *Source) string {
 	if !s.Key.IsZero() {
 		key = fmt.Sprintf("%q", s.Key.String())
 	}
-	return fmt.Sprintf("identity: %s; key: %s", strings.Join(parts, ", "), key)
+	text := fmt.Sprintf("identity: %s; key: %s", strings.Join(parts, ", "), key)
+	if s.ownWindows() {
+		text += "; write: " + s.Write
+	}
+	return text
 }
 
 // proxies finds the source's proxy, or several in order of preference.
@@ -205,12 +210,20 @@ func (l *loader) headerValue(n *node, to *Secret) {
 	}
 }
 
-// write reads the write mode.
-func (t *table) write(to *string) {
-	if t.oneOf("write", to, WriteInsert, WriteUpsert, "replace", "append") && *to != WriteInsert && *to != WriteUpsert {
-		t.l.fault(t.get("write"), "%q is not available yet", *to)
+// write reads the write mode. Where each window has rows of its own, it has jobs
+// of its own.
+func (t *table) write(s *Source) {
+	if !t.oneOf("write", &s.Write, WriteInsert, WriteUpsert, WriteReplace, WriteAppend) {
+		return
 	}
+	if s.ownWindows() && !s.Identity.Window {
+		t.l.fault(t.get("write"), `%q needs "window" in identity: without it the second window would make no jobs`, s.Write)
+	}
+	s.Windowed = s.Write == WriteReplace
 }
+
+// ownWindows reports whether a row of one window stands beside that of another.
+func (s *Source) ownWindows() bool { return s.Write == WriteReplace || s.Write == WriteAppend }
 
 func (l *loader) limits(t *table, to *Limits) {
 	t.integer("attempts", &to.Attempts, 1, 1000)

@@ -42,6 +42,7 @@ type Source struct {
 	ParserVersion int            // at least 1
 	Priority      int8           // of its jobs; higher first
 	Schedule      *cron.Schedule // when its windows begin; nil: it has none
+	Windowed      bool           // its jobs need a window: their rows replace those of a window
 }
 
 // Identity says which parts count in a job's key; the target always does.
@@ -115,8 +116,24 @@ func (s *Source) Job(t Target, window time.Time) (Job, error) {
 	return job, nil
 }
 
-// NewJob is Job in the form in which the store takes it.
+// ErrNoWindow: jobs of the source need a window, and there is none.
+var ErrNoWindow = errors.New(`write = "replace" needs a window: name one (--window), or give the source a schedule`)
+
+// CheckWindow refuses a window that jobs of the source cannot have. Error:
+// ErrNoWindow.
+func (s *Source) CheckWindow(window time.Time) error {
+	if s.Windowed && window.IsZero() {
+		return ErrNoWindow
+	}
+	return nil
+}
+
+// NewJob is Job in the form in which the store takes it, for a window that
+// CheckWindow lets through.
 func (s *Source) NewJob(t Target, window time.Time) (storage.NewJob, error) {
+	if err := s.CheckWindow(window); err != nil {
+		return storage.NewJob{}, &RowError{File: t.File, Line: t.Line, Reason: err.Error()}
+	}
 	j, err := s.Job(t, window)
 	if err != nil {
 		return storage.NewJob{}, err

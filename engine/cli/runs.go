@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"semel/engine/api"
+	"semel/engine/config"
+	"semel/storage"
+)
+
+func (a *app) runsCommand() *cobra.Command {
+	var f api.RunFilter
+	cmd := a.command(&cobra.Command{
+		Use:   "runs [list [--source SOURCE] [--limit N] | release RUN | discard RUN]",
+		Short: "List runs with their progress; take or drop the rows of one that is held",
+		Long: `List runs, newest first: the jobs of one window of a source, or of one import,
+how many of them have ended, and how long the rest still takes at that rate.
+
+A source with write = "replace" keeps the old rows of a window until all jobs of
+its run are complete, and then replaces them in one step. The run is held instead
+where a job has failed, the window would have fewer than half of the rows it has,
+or not all of its targets were offered. A retry that completes its jobs ends that
+by itself; else look at the jobs, and then
+
+  release RUN  replaces the rows all the same: those of jobs that have failed stay
+  discard RUN  drops the new rows: the old ones stay
+
+RUN is a run's number or its key.
+
+` + exits(exitDone, exitFailed, exitUsage, exitConfig, exitStore, exitUnreadable),
+		Example: "  semel runs\n  semel runs list --source catalog --json\n  semel runs release 12",
+		Args:    exactArgs(),
+	}, func(ctx context.Context, _ []string) error { return a.listRuns(ctx, f) })
+	cmd.AddCommand(a.listRunsCommand(&f), a.changeRunCommand("release", "Replace the rows of a window by those of its run, whatever that is held for", api.Service.ReleaseRun),
+		a.changeRunCommand("discard", "Drop the new rows of a run that is held", api.Service.DiscardRun))
+	return cmd
+}
+
+func (a *app) listRunsCommand(f *api.RunFilter) *cobra.Command {
+	cmd := a.command(&cobra.Command{
+		Use:   "list [--source SOURCE] [--limit N]",
+		Short: "List runs, newest first",
+		Long: `List runs, newest first.
+
+` + exits(exitDone, exitUsage, exitConfig, exitStore, exitUnreadable),
+		Args: exactArgs(),
+	}, func(ctx context.Context, _ []string) error { return a.listRuns(ctx, *f) })
+	cmd.Flags().StringVar(&f.Source, "source", "", "only runs of this `SOURCE`")
+	cmd.Flags().IntVar(&f.Limit, "limit", 0, "at most `N` runs (default no limit)")
+	return cmd
+}
+
+func (a *app) changeRunCommand(verb, short string, change func(api.Service, context.Context, string) (api.Run, error)) *cobra.Command {
+	return a.command(&cobra.Command{
+		Use:   verb + " RUN",
+		Short: short,
+		Long: short + `.
+RUN is its number or its key.
+
+` + exits(exitDone, exitFailed, exitUsage, exitConfig, exitStore, exitUnreadable),
+		Args: exactArgs("RUN"),
+	}, func(ctx context.Context, args []string) error {
+		return a.writing(ctx, func(_ *config.Config, service api.Service) error {
+			r, err := change(service, ctx, args[0])
+			if errors.Is(err, storage.ErrNotFound) {
+				return &fault{exitFailed, err, "semel runs lists the runs"}
+			}
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.line(r)
+			}
+			a.printf("%sd %d %s\n", verb, r.ID, r.Key)
+			return nil
+		})
+	})
+}
+
+func (a *app) listRuns(ctx context.Context, f api.RunFilter) error {
+	if f.Limit < 0 {
+		return usage("leave it out for no limit", "--limit must be at least 0 (got %d)", f.Limit)
+	}
+	return a.reading(ctx, func(c *config.Config, service api.Service) error {
+		show, flush := a.runTable()
+		if a.json {
+			show, flush = func(r api.Run) error { return a.line(r) }, func() error { return nil }
+		}
+		err := service.Runs(ctx, f, show)
+		if errors.Is(err, api.ErrUnknownSource) {
+			return sourceFault(c, f.Source)
+		}
+		return errors.Join(err, flush())
+	})
+}
+
+// runTable prints runs in columns.
+func (a *app) runTable() (show func(api.Run) error, flush func() error) {
+	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	rows := 0
+	return func(r api.Run) error {
+		if rows == 0 {
+			fmt.Fprintln(table, "ID\tSTATE\tKIND\tJOBS\tOPEN\tFAILED\tCOMPLETE\tLEFT\tKEY")
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", r.ID, r.State, r.Kind, jobsText(r), r.Open, r.Failed, r.Complete, leftText(r), r.Key)
+		if r.Held != "" {
+			fmt.Fprintf(table, "\t  %s\n", plain(r.Held))
+		}
+		if rows++; rows%tablePage == 0 {
+			return table.Flush()
+		}
+		return nil
+	}, table.Flush
+}
+
+// jobsText is how many jobs a run has, and of how many while they are made.
+func jobsText(r api.Run) string {
+	if r.State == api.RunListing && r.Targets > r.Jobs {
+		return fmt.Sprintf("%d of %d", r.Jobs, r.Targets)
+	}
+	return fmt.Sprint(r.Jobs)
+}
+
+func leftText(r api.Run) string {
+	if r.LeftS == nil {
+		return "-"
+	}
+	return durationText(time.Duration(*r.LeftS) * time.Second)
+}
