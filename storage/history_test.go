@@ -79,6 +79,7 @@ func (h *history) updates(l Lease) map[string]func(*Tx) error {
 	failed := attempt
 	failed.Category = CategoryTLS
 	row := NewObservation{Key: strconv.Itoa(n % 4), Data: fmt.Appendf(nil, `{"v":%d}`, n%5)}
+	mode := []WriteMode{WriteUpsert, WriteReplace, WriteReplace, WriteAppend}[h.random.IntN(4)]
 	return map[string]func(*Tx) error{
 		"enqueue": func(tx *Tx) error { _, err := tx.EnqueueJob(job); return err },
 		"claim": func(tx *Tx) error {
@@ -91,7 +92,7 @@ func (h *history) updates(l Lease) map[string]func(*Tx) error {
 			return err
 		},
 		"complete": func(tx *Tx) error {
-			_, err := tx.CompleteJob(l, Completion{Attempt: attempt, Mode: WriteUpsert, Records: []NewObservation{row}, Sinks: historySinks})
+			_, err := tx.CompleteJob(l, Completion{Attempt: attempt, Mode: mode, Records: []NewObservation{row}, Sinks: historySinks})
 			return err
 		},
 		"retry":   func(tx *Tx) error { return tx.RetryJob(l, failed, tx.Now.Add(time.Minute)) },
@@ -105,6 +106,15 @@ func (h *history) updates(l Lease) map[string]func(*Tx) error {
 		"cancel":    func(tx *Tx) error { _, err := tx.CancelJob(uint64(n), historySinks); return err },
 		"requeue":   func(tx *Tx) error { _, err := tx.RequeueJob(uint64(n)); return err },
 		"recollect": func(tx *Tx) error { _, err := tx.RecollectJob(uint64(n)); return err },
+		"offer": func(tx *Tx) error {
+			r, err := tx.Run(1 + uint64(n%4))
+			if err != nil {
+				return err
+			}
+			return errors.Join(tx.BeginListing(r), tx.EndListing(r, historySinks))
+		},
+		"take": func(tx *Tx) error { _, err := tx.ReleaseRun(1+uint64(n%4), historySinks); return err },
+		"drop": func(tx *Tx) error { _, err := tx.DiscardRun(1 + uint64(n%4)); return err },
 		"ack": func(tx *Tx) error {
 			events, err := tx.PendingEvents(historySinks[n%2].Sink, n%8)
 			var seqs []uint64
@@ -116,7 +126,7 @@ func (h *history) updates(l Lease) map[string]func(*Tx) error {
 	}
 }
 
-var historyUpdates = strings.Fields("enqueue enqueue enqueue claim claim claim complete complete complete retry fail release rescue promote cancel requeue requeue recollect recollect ack")
+var historyUpdates = strings.Fields("enqueue enqueue enqueue claim claim claim complete complete complete retry fail release rescue promote cancel requeue requeue recollect recollect offer take drop ack")
 
 var errUndone = errors.New("undone")
 
@@ -162,7 +172,7 @@ func (h *history) group() {
 		h.store.queue <- u
 		updates.Go(func() {
 			err := <-u.done
-			for _, legal := range []error{nil, errUndone, ErrFull, ErrLeaseLost, ErrNotFound, ErrTransition} {
+			for _, legal := range []error{nil, errUndone, ErrFull, ErrLeaseLost, ErrNotFound, ErrTransition, ErrNotHeld} {
 				if errors.Is(err, legal) {
 					return
 				}

@@ -11,7 +11,7 @@ import (
 // of one of them.
 func TestMain(m *testing.M) {
 	for name, child := range map[string]func(path string){
-		crashStore: crashChild, compactStore: compactChild, tornStore: tornChild,
+		crashStore: crashChild, compactStore: compactChild, tornStore: tornChild, crashReplace: replaceChild,
 	} {
 		if path := os.Getenv(name); path != "" {
 			child(path)

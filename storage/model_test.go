@@ -39,7 +39,7 @@ type model struct {
 	counters map[string]map[string]int64
 	events   map[string][]modelEvent
 	leases   []storage.Lease // every lease ever given
-	runs     []string        // source and window, by id - 1
+	runs     []*modelRun     // by id - 1
 }
 
 func newModel() *model {
@@ -94,17 +94,19 @@ func (m *model) spend(j *storage.Job, bytes int64) {
 	m.count(j.Key.Source, storage.MetricBytesWasted, bytes)
 }
 
-// write is design.md §7 for one record.
-func (m *model) write(j *storage.Job, key string, version int, data string, mode storage.WriteMode, sinks []storage.Subscription) {
-	place := j.Key.Source + " " + key
-	eventKey := storage.JobKey{Source: j.Key.Source, Target: key}.String()
+// write is design.md §7 for one record, but for those that are staged.
+func (m *model) write(j *storage.Job, place, key string, version int, data string, mode storage.WriteMode, sinks []storage.Subscription) {
+	eventKey := storage.JobKey{Source: j.Key.Source, Target: key}
+	if place != j.Key.Source+" "+key {
+		eventKey.Window = j.Window
+	}
 	row := &modelRow{window: j.Window, version: version, job: j.Key.String(), data: data, revision: 1}
 	old := m.rows[place]
 	switch {
 	case old == nil:
 		m.rows[place] = row
 		m.count(j.Key.Source, storage.MetricObservations, 1)
-		m.emit(sinks, storage.EventCreated, eventKey)
+		m.emit(sinks, storage.EventCreated, eventKey.String())
 	case old.job != row.job && !modelWins(row, old, mode):
 		m.count(j.Key.Source, storage.MetricDuplicates, 1)
 	case old.data == row.data:
@@ -113,7 +115,7 @@ func (m *model) write(j *storage.Job, key string, version int, data string, mode
 	default:
 		row.revision = old.revision + 1
 		m.rows[place] = row
-		m.emit(sinks, storage.EventUpdated, eventKey)
+		m.emit(sinks, storage.EventUpdated, eventKey.String())
 	}
 }
 
@@ -123,10 +125,11 @@ func modelWins(a, b *modelRow, mode storage.WriteMode) bool {
 	if c == 0 {
 		return a.job < b.job
 	}
-	return (c > 0) == (mode == storage.WriteUpsert)
+	return (c > 0) == (mode != storage.WriteInsert)
 }
 
 var (
+	modelKeys    = []string{"p", "q", "r"}
 	modelWindows = []time.Time{
 		{}, time.Date(1960, 5, 1, 0, 0, 0, 0, time.UTC),
 		time.Date(2026, 4, 23, 15, 0, 0, 0, time.UTC), time.Date(2026, 4, 24, 15, 0, 0, 0, time.UTC),
@@ -187,11 +190,14 @@ func (m *model) run(n storage.NewJob) uint64 {
 	if n.Window.IsZero() {
 		return 0
 	}
-	key := n.Key.Source + " " + n.Window.String()
-	if i := slices.Index(m.runs, key); i >= 0 {
+	i := slices.IndexFunc(m.runs, func(r *modelRun) bool { return r.source == n.Key.Source && r.window.Equal(n.Window) })
+	if i >= 0 {
 		return uint64(i + 1)
 	}
-	m.runs = append(m.runs, key)
+	m.runs = append(m.runs, &modelRun{
+		source: n.Key.Source, window: n.Window,
+		staged: map[*storage.Job]map[string]*modelRow{}, stands: map[*storage.Job]bool{},
+	})
 	return uint64(len(m.runs))
 }
 
@@ -297,7 +303,7 @@ func (x *machine) complete(t *rapid.T) {
 	l := x.lease(t)
 	version := rapid.IntRange(1, 2).Draw(t, "version")
 	c := storage.Completion{Attempt: storage.Attempt{ParserVersion: version, BytesDown: 10}, Mode: x.mode, Sinks: modelSinks}
-	for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"p", "q"}), 0, 2, rapid.ID).Draw(t, "records") {
+	for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom(modelKeys), 0, 3, rapid.ID).Draw(t, "records") {
 		data := rapid.SampledFrom([]string{`{"v":1}`, `{"v":2}`, `{"v":3}`}).Draw(t, "data")
 		c.Records = append(c.Records, storage.NewObservation{Key: key, Data: []byte(data)})
 	}
@@ -313,10 +319,9 @@ func (x *machine) complete(t *rapid.T) {
 	}
 	j.Rescues, j.Sent, j.Version = 0, "", version
 	x.m.set(j, storage.StateComplete, "")
-	for _, r := range c.Records {
-		x.m.write(j, r.Key, version, string(r.Data), x.mode, modelSinks)
-	}
+	x.write(j, version, c.Records)
 	x.m.emit(modelSinks, storage.EventJobComplete, j.Key.String())
+	x.settle(x.m.runOf(j))
 }
 
 func (x *machine) retry(t *rapid.T) {
@@ -360,6 +365,7 @@ func (x *machine) fail(t *rapid.T) {
 		j.Rescues = 0
 		x.m.set(j, storage.StateFailed, storage.CategoryNotFound)
 		x.m.emit(modelSinks, storage.EventJobFailed, j.Key.String())
+		x.settle(x.m.runOf(j))
 	}
 }
 
@@ -410,6 +416,7 @@ func (x *machine) rescue(t *rapid.T) {
 		if j.Rescues >= modelRescues {
 			x.m.set(j, storage.StateFailed, storage.CategoryBudgetExhausted)
 			x.m.emit(modelSinks, storage.EventJobFailed, j.Key.String())
+			x.settle(x.m.runOf(j))
 		}
 	}
 	if n != expired {
@@ -473,6 +480,7 @@ func (x *machine) cancel(t *rapid.T) {
 		j.NextAt = time.Time{}
 		x.m.set(j, storage.StateFailed, storage.CategoryCanceled)
 		x.m.emit(modelSinks, storage.EventJobFailed, j.Key.String())
+		x.settle(x.m.runOf(j))
 	}
 }
 
@@ -527,6 +535,7 @@ func (x *machine) reopen(*rapid.T) {
 func (x *machine) compare(t *rapid.T) {
 	err := x.s.View(func(tx *storage.Tx) error {
 		x.compareJobs(t, tx)
+		x.compareRuns(t, tx)
 		for source, want := range x.m.counters {
 			x.compareSource(t, tx, source, want)
 		}
@@ -595,7 +604,7 @@ func (x *machine) compareSource(t *rapid.T, tx *storage.Tx, source string, grown
 	rows := 0
 	_, err := tx.Observations(source, nil, 1<<30, func(o *storage.Observation) error {
 		rows++
-		m := x.m.rows[source+" "+o.Key.Target]
+		m := x.m.rows[x.place(&storage.Job{Key: storage.JobKey{Source: source}, Window: o.Key.Window}, o.Key.Target)]
 		if m == nil || *m != (modelRow{o.Window, o.Version, o.Job, string(o.Data), o.Revision}) {
 			t.Fatalf("observation %s: %+v, want %+v", o.Key, o, m)
 		}
@@ -617,7 +626,8 @@ func (x *machine) run() {
 	x.t.Repeat(map[string]func(*rapid.T){
 		"enqueue": x.enqueue, "claim": x.claim, "renew": x.renew, "mark": x.mark, "complete": x.complete, "retry": x.retry,
 		"fail": x.fail, "release": x.release, "rescue": x.rescue, "promote": x.promote, "cancel": x.cancel,
-		"requeue": x.requeue, "recollect": x.recollect, "undone": x.undone, "reopen": x.reopen,
+		"begin listing": x.beginListing, "end listing": x.endListing, "release run": x.releaseRun, "discard run": x.discardRun,
+		"recollect": x.recollect, "requeue": x.requeue, "undone": x.undone, "reopen": x.reopen,
 		"enqueue more": x.enqueue, "claim more": x.claim,
 		"clock": func(t *rapid.T) {
 			time.Sleep(time.Duration(rapid.IntRange(1, 40_000).Draw(t, "ms")) * time.Millisecond)
@@ -642,7 +652,7 @@ func TestModel(t *testing.T) {
 			n++
 			x := &machine{
 				t: rt, path: filepath.Join(dir, fmt.Sprint(n)), m: newModel(),
-				mode: rapid.SampledFrom([]storage.WriteMode{storage.WriteInsert, storage.WriteUpsert}).Draw(rt, "mode"),
+				mode: rapid.SampledFrom([]storage.WriteMode{storage.WriteInsert, storage.WriteUpsert, storage.WriteAppend, storage.WriteReplace}).Draw(rt, "mode"),
 			}
 			x.run()
 		})
