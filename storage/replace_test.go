@@ -260,6 +260,9 @@ func TestReplaceHolds(t *testing.T) {
 		round(t, s, map[string][]string{"a": {"p=2"}, "b": {"x=2"}})
 		wantHeld(t, s, run, "")
 		wantRows(t, s, "p=2 2 a", "x=2 2 b")
+		again(t, s, run)
+		round(t, s, map[string][]string{"a": {"p=3"}, "b": {}})
+		wantRows(t, s, "p=3 3 a")
 	})
 	t.Run("fewer than half", func(t *testing.T) {
 		s, run := setup(t)

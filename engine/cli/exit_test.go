@@ -46,6 +46,7 @@ func TestClassify(t *testing.T) {
 		{"newer", opening(storage.ErrNewerSchema), exitUnreadable, "later one"},
 		{"damaged record", fmt.Errorf("listing jobs: %w", &storage.RecordError{Bucket: "job", Err: errors.New("short")}), exitUnreadable, "damaged"},
 		{"no such job", fmt.Errorf("job 9: %w", storage.ErrNotFound), exitFailed, "semel jobs"},
+		{"nothing held", storage.ErrNotHeld, exitFailed, "semel runs"},
 		{"wrong state", storage.ErrTransition, exitFailed, "only failed jobs"},
 		{"stopped", storage.ErrStopped, exitFailed, "look at the disk"},
 		{"not permitted elsewhere", fmt.Errorf("writing out: %w", fs.ErrPermission), exitFailed, ""},
@@ -76,6 +77,7 @@ func TestVerdict(t *testing.T) {
 	}{
 		{name: "done", code: exitDone},
 		{name: "failed", s: engine.Summary{Failed: 1}, code: exitJobs},
+		{name: "run held", s: engine.Summary{Held: 1}, code: exitJobs},
 		{name: "bad rows", s: engine.Summary{BadRows: 1}, code: exitJobs},
 		{name: "bad file", s: engine.Summary{BadFiles: 1, Failed: 1}, code: exitFailed},
 		{name: "paused, jobs held", s: engine.Summary{Paused: paused, Open: 1, Failed: 1}, code: exitAccount},

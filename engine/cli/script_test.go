@@ -18,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"semel/engine/gateway"
+	"semel/storage"
 )
 
 // The login of the scripts' gateway. Both stand nowhere else.
@@ -45,6 +46,7 @@ func TestScript(t *testing.T) {
 			"release":  scriptRelease,
 			"change":   scriptChange,
 			"damage":   scriptDamage,
+			"heldrun":  scriptHeldRun,
 		},
 	})
 }
@@ -147,6 +149,43 @@ func scriptOnly(ts *testscript.TestScript, _ bool, args []string) {
 	if want := slices.Sorted(slices.Values(args[1:])); !slices.Equal(names, want) {
 		ts.Fatalf("%s holds %q, want %q", args[0], names, want)
 	}
+}
+
+// scriptHeldRun is "heldrun STORE SOURCE": a run of one window of which one job is
+// complete and one has failed.
+func scriptHeldRun(ts *testscript.TestScript, _ bool, args []string) {
+	s, err := storage.Open(ts.MkAbs(args[0]), storage.Options{})
+	ts.Check(err)
+	ts.Check(s.Update(context.Background(), func(tx *storage.Tx) error { return holdRun(tx, args[1]) }))
+	ts.Check(s.Close())
+}
+
+func holdRun(tx *storage.Tx, source string) error {
+	key := storage.RunKey{Source: source, Window: time.Date(2026, 4, 23, 0, 0, 0, 0, time.UTC)}
+	r, err := tx.OpenRun(key, storage.RunWindow)
+	if err != nil {
+		return err
+	}
+	if err := tx.EndListing(r, nil); err != nil {
+		return err
+	}
+	for _, name := range []string{"a", "b"} {
+		n := storage.NewJob{Key: storage.JobKey{Source: source, Target: name, Window: key.Window}, Window: key.Window, Host: "h", URL: "http://h/"}
+		if _, err := tx.EnqueueJob(n); err != nil {
+			return err
+		}
+	}
+	claimed, err := tx.ClaimJobs("test", time.Minute, []storage.ClaimGroup{{Lanes: tx.ReadyLanes(), Max: 2}})
+	if err != nil {
+		return err
+	}
+	_, err = tx.CompleteJob(claimed[0][0].Lease(), storage.Completion{
+		Mode: storage.WriteReplace, Records: []storage.NewObservation{{Key: "a", Data: []byte(`{"title":"new"}`)}},
+	})
+	if err != nil {
+		return err
+	}
+	return tx.FailJob(claimed[0][1].Lease(), storage.Attempt{Category: storage.CategoryNotFound}, storage.Failure{Category: storage.CategoryNotFound})
 }
 
 // scriptDamage is "damage DIR": changes one byte in the middle of each file there.
