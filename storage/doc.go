@@ -54,6 +54,10 @@
 //	import   source:window:name, as in a run's key      Import
 //	importchunk
 //	         key of an import 0 | chunk u32, from 0     ImportChunk
+//	staged   run id | job id                            rows of the job that wait for its run, u32
+//	staged   run id | job id | key in obs               Observation that waits
+//	live     run id | job id                            -          the job has brought its rows
+//	live     run id | job id | key in obs               -          it is this job's
 //
 // Keys longer than 128 bytes in bucket key keep their first 96 bytes and the
 // xxhash of the whole; the text stands in the job and is compared, so a
@@ -75,17 +79,21 @@
 //     was read whole is just what was read, and no job is made of any other.
 //   - A chunk of an import is written with the jobs that its rows became; the
 //     chunks of one have no gap, and go when it ends.
+//   - A run whose jobs have staged rows has work ahead or is held. A row with a
+//     window in its key is one job's of that window's run, and bucket live says
+//     whose.
 //   - A page that an attempt names is durable in its segment before the
 //     transaction that names it.
 //   - A validator leads to the last attempt that completed a job of its target,
 //     and that attempt's page is kept.
-//   - Prune deletes no job without a window, none that is open, that an
-//     observation came from or that an idempotency key leads to, and no event
-//     that a sink waits for.
+//   - Prune deletes no job without a window, none that is open, has staged rows,
+//     is what an observation came from or what an idempotency key leads to, and no
+//     event that a sink waits for.
 //   - An idempotency key leads to a job that is there, no younger than the key,
 //     and as old where the key's first request made it.
-//   - An observation is written only by the commit that completes its job: an
-//     attempt of that job completed with its page and its version of the rules.
+//   - An observation is written only by the commit that completes its job, or
+//     its run (WriteReplace): an attempt of that job completed with its page and
+//     its version of the rules.
 //   - A job's attempts are numbered from 1 without a gap up to its generation;
 //     the oldest may have been pruned, and the job says up to which.
 //     What it counts and what limits compare is the sum of them, and its state
@@ -97,7 +105,8 @@
 //     change of content was given, unless an older schema wrote it.
 //   - An event's id follows from its content. Its observation or job is there,
 //     in the revision and with the attempts that it tells of, or later ones;
-//     the job of an event that no sink waits for may have been pruned.
+//     the job of an event that no sink waits for may have been pruned, and what
+//     became of a row whose window was replaced since is not compared.
 //   - A sequence is never behind a number in use, keys and lanes lead both
 //     ways, and every record is the bytes that it would be written as.
 //   - Counters equal a recount of the records and of what was pruned, but for
@@ -105,6 +114,13 @@
 //     for attempts by day, and for days before those kept.
 //   - Check tests each of these and says where it does not hold.
 //   - No credential ever reaches this package.
+//
+// # Windows that are replaced
+//
+// Under WriteReplace all rows of a window change in one transaction, for which
+// other writers wait. Measured with 100,000 rows of 350 bytes: 2.5 s of a core
+// and 210 MB of memory while it goes on, in proportion to the rows. That is meant
+// to be the order of a window; what has more is better split into sources.
 //
 // # Transactions
 //

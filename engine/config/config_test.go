@@ -288,6 +288,9 @@ func TestIdentityText(t *testing.T) {
 		`parser.fields.x.css = "h1"`:       true,
 		`identity = ["target", "country"]`: false,
 		`key = "all"`:                      false,
+		`write = "insert"`:                 true,
+		`write = "append"`:                 false,
+		`write = "replace"`:                false,
 	} {
 		if got := identity(settings); (got == base) != same {
 			t.Errorf("%s: same identity: %t, want %t", settings, got == base, same)
