@@ -101,6 +101,30 @@ func TestFollowListing(t *testing.T) {
 	})
 }
 
+// Kept pages that are parsed again make no jobs of their links a second time.
+func TestReplayFollowsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, scratch := openStore(t), openStore(t)
+		opts := options(s, newSite(listing(5)), follower(t, "/list/1", "a.next"))
+		opts.Bodies = BodiesAll
+		runOnce(t, opts)
+		e, err := New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		again, err := e.Replay(t.Context(), "shop", scratch)
+		if err != nil || again.Pages != 5 || again.Rows != 5 || len(again.Unlike) > 0 {
+			t.Errorf("%+v, %v", again, err)
+		}
+		for _, j := range jobsOf(t, scratch) {
+			if j.State != storage.StateComplete {
+				t.Errorf("job %s is %s", j.Key, j.State)
+			}
+		}
+	})
+}
+
 func TestFollowStopsAtMaxDepth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openStore(t)

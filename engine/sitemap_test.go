@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -104,6 +106,14 @@ func TestSitemapManners(t *testing.T) {
 			}
 			return respond(200, sitemapOf("http://shop.test/p/1"))
 		}, 3, ""},
+		{"cut, then whole and shorter", "", func(nth int) *http.Response {
+			resp := respond(200, sitemapOf("http://shop.test/p/1"))
+			if nth == 1 {
+				begun := sitemapOf("http://shop.test/p/1", "http://shop.test/p/2", "http://shop.test/p/3")
+				resp.Body, resp.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader(begun), iotest.ErrReader(io.ErrUnexpectedEOF))), -1
+			}
+			return resp
+		}, 2, ""},
 		{"never", "", func(int) *http.Response { return respond(503, "busy") }, 6, "server_error: the site answered 503"},
 		{"not there", "", func(int) *http.Response { return respond(404, "no") }, 1, "not_found: the site answered 404"},
 		{"a page instead", "", func(int) *http.Response { return respond(200, "<html><h1>Welcome</h1></html>") }, 1, "it is no sitemap"},
