@@ -105,7 +105,10 @@ func TestFollowListing(t *testing.T) {
 func TestReplayFollowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, scratch := openStore(t), openStore(t)
-		opts := options(s, newSite(listing(5)), follower(t, "/list/1", "a.next"))
+		products, src := productsSource(t), follower(t, "/list/1", "a.next", "a.product")
+		products.Key, products.Country = intake.Template{}, intake.Template{}
+		src.Follow[1].To = &products.Source
+		opts := options(s, newSite(listing(5)), src, products)
 		opts.Bodies = BodiesAll
 		runOnce(t, opts)
 		e, err := New(opts)
