@@ -144,7 +144,9 @@ func (f *feed) read(ctx context.Context, l *storage.List, window time.Time, t ta
 			return err
 		}
 	}
-	l.File = f.src.Targets.Path
+	if f.src.Targets.Kind != intake.Sitemap {
+		l.File = f.src.Targets.Path
+	}
 	sum, targets := sha256.New(), 0
 	err := f.e.readTargets(ctx, f.src, window, t, func(c *chunk) error {
 		packed := storage.PackTargets(listTargets(c.targets))

@@ -62,8 +62,8 @@ func TestReplaceWindow(t *testing.T) {
 		offerWindow(t, s, &src, time.Date(2026, 4, 23, 15, 0, 0, 0, time.UTC))
 		for i, held := range []int{1, 0} {
 			sum := runOnce(t, opts)
-			if sum.Held != held || len(rowsOf(t, s)) != 0 {
-				t.Errorf("run %d: %d held, %d rows", i, sum.Held, len(rowsOf(t, s)))
+			if sum.Held != held || len(shopRows(t, s)) != 0 {
+				t.Errorf("run %d: %d held, %d rows", i, sum.Held, len(shopRows(t, s)))
 			}
 			time.Sleep(time.Second)
 		}
@@ -74,8 +74,8 @@ func TestReplaceWindow(t *testing.T) {
 		if err := s.Update(t.Context(), func(tx *storage.Tx) error { _, err := tx.RequeueJob(2); return err }); err != nil {
 			t.Fatal(err)
 		}
-		if sum := runOnce(t, opts); sum.Held != 0 || sum.Completed != 1 || len(rowsOf(t, s)) != 3 {
-			t.Errorf("after the retry: %+v, %d rows", sum, len(rowsOf(t, s)))
+		if sum := runOnce(t, opts); sum.Held != 0 || sum.Completed != 1 || len(shopRows(t, s)) != 3 {
+			t.Errorf("after the retry: %+v, %d rows", sum, len(shopRows(t, s)))
 		}
 		if got := replayed(t, opts); got.Missing != 0 || got.Rows != 3 || len(got.Unlike) != 0 {
 			t.Errorf("replay: %+v", got)
@@ -95,7 +95,7 @@ func TestAppendWindows(t *testing.T) {
 			offerWindow(t, s, &src, time.Date(2026, 4, 23+day, 0, 0, 0, 0, time.UTC))
 		}
 		runOnce(t, opts) // makes those without a window, too
-		if n := len(rowsOf(t, s)); n != 6 {
+		if n := len(shopRows(t, s)); n != 6 {
 			t.Errorf("%d rows, want 6", n)
 		}
 		if got := replayed(t, opts); got.Rows != 6 || len(got.Unlike) != 0 {
@@ -104,7 +104,7 @@ func TestAppendWindows(t *testing.T) {
 	})
 }
 
-func rowsOf(t *testing.T, s *storage.Store) (rows []*storage.Observation) {
+func shopRows(t *testing.T, s *storage.Store) (rows []*storage.Observation) {
 	t.Helper()
 	err := s.View(func(tx *storage.Tx) error {
 		_, err := tx.Observations("shop", nil, 100, func(o *storage.Observation) error {
