@@ -440,3 +440,33 @@ func TestReplaceInAnyOrder(t *testing.T) {
 		storagetest.Check(t, s)
 	})
 }
+
+// TestPruneSparesStaged: a job whose rows wait for a person is not forgotten, and
+// one that brought none leaves nothing behind.
+func TestPruneSparesStaged(t *testing.T) {
+	s := storagetest.Open(t)
+	run := offer(t, s, replaceWindow, "a", "b", "c")
+	round(t, s, map[string][]string{"a": {"p=1"}, "b": nil, "c": {}})
+	prune := func(want int) {
+		t.Helper()
+		done, err := s.Prune(t.Context(), time.Now().Add(48*time.Hour), storage.Retention{Attempts: time.Hour})
+		if err != nil || done.Jobs != want {
+			t.Errorf("pruned %+v (%v), want %d jobs", done, err, want)
+		}
+		storagetest.Check(t, s)
+	}
+	update(t, s, func(tx *storage.Tx) error {
+		events, err := tx.PendingEvents("a", 100)
+		for _, e := range events {
+			if err := tx.AckEvents("a", []uint64{e.Seq}); err != nil {
+				return err
+			}
+		}
+		return err
+	})
+	prune(1)
+	update(t, s, func(tx *storage.Tx) error { _, err := tx.ReleaseRun(run, nil); return err })
+	wantRows(t, s, "p=1 1 a")
+	prune(1)
+	wantRows(t, s, "p=1 1 a")
+}

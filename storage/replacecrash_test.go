@@ -196,7 +196,7 @@ func wantOneRound(t *testing.T, path string, last bool) {
 	if len(rows) == 0 && !last {
 		return
 	}
-	round, err := strconv.Atoi(strings.Trim(string(rows[0].Data), `{"v":}`))
+	round, err := strconv.Atoi(strings.Trim(string(rows[0].Data), `{":v}`))
 	if err != nil || last && round != crashRounds {
 		t.Fatalf("round %s stands (%v)", rows[0].Data, err)
 	}
