@@ -45,7 +45,7 @@ func TestProblems(t *testing.T) {
 		{"GET", "/v1/jobs?sorce=shop", "", 400, "bad_request", `unknown parameter "sorce"`},
 		{"GET", "/v1/observations/none", "", 404, "unknown_source", `"none"`},
 		{"GET", "/v1/observations/shop?data_only=maybe", "", 400, "bad_request", "data_only"},
-		{"GET", "/v1/observations/shop?format=csv", "", 400, "bad_request", "format"},
+		{"GET", "/v1/observations/shop?format=xml", "", 400, "bad_request", "format"},
 		{"POST", "/v1/jobs/1/retry", "", 409, "transition", "pending"},
 		{"POST", "/v1/jobs/9/cancel", "", 404, "not_found", "job 9"},
 		{"POST", "/v1/jobs/retry", "", 400, "bad_request", "reading the body: EOF"},

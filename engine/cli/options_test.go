@@ -75,6 +75,9 @@ url = "https://site.example/send/{token}"
 method = "POST"
 headers = { Accept = "text/html" }
 form = { n = "{n}" }
+[[source.full.follow]]
+css = "a.next"
+source = "plain"
 [source.plain]
 url = "https://site.example/"
 [source.plain.parser.fields]
@@ -137,6 +140,7 @@ func TestEngineSource(t *testing.T) {
 		IdentityText: c.Sources[0].IdentityText,
 		Sticky:       20 * time.Minute,
 		CatchUp:      engine.CatchUpAll,
+		Follow:       c.Sources[0].Follow,
 		Steps: []engine.Step{
 			{Name: "form", URL: c.Sources[0].URL, Method: "GET", Header: http.Header{}, Captures: c.Sources[0].Steps[0].Captures},
 			{
