@@ -95,8 +95,21 @@ func (s *Schedule) Next(after time.Time) time.Time {
 		if tick := s.nextWithin(p, after); !tick.IsZero() || p.end.IsZero() {
 			return tick
 		}
-		after = p.end.Add(-1)
+		after = s.skip(p.end.Add(-1))
 	}
+}
+
+// maxShift is more than a clock of any zone, or one that was put forward by a
+// day, is from UTC.
+const maxShift = 48 * time.Hour
+
+// skip passes over a time in which no clock whatever shows a time of the schedule:
+// one that ticks every eight years would be looked for in each period between.
+func (s *Schedule) skip(after time.Time) time.Time {
+	if soon := s.step(after.UTC().Add(-maxShift)).Add(-maxShift); soon.After(after) {
+		return soon
+	}
+	return after
 }
 
 // Last is the latest tick that is not after an instant, in UTC; zero: there is

@@ -237,11 +237,12 @@ func TestTicksAgree(t *testing.T) {
 }
 
 // Every day has the tick of a schedule that names one time of the day: it is at
-// that time, or at the end of the gap that left it out.
+// that time, or at the end of the gap that left it out. That of a day that was
+// left out whole coincides with the next one's where both are at its beginning.
 func TestEveryDayTicks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zone := rapid.SampledFrom(zones).Draw(t, "zone")
-		minute := rapid.IntRange(0, 24*60-1).Draw(t, "minute")
+		minute := rapid.IntRange(1, 24*60-1).Draw(t, "minute")
 		text := time.Date(2000, 1, 1, 0, minute, 0, 0, time.UTC).Format("4 15 * * *")
 		s := parse(t, text, zone)
 		year := rapid.IntRange(1990, 2030).Draw(t, "year")
@@ -260,4 +261,20 @@ func TestEveryDayTicks(t *testing.T) {
 			t.Fatalf("%s in %s ticks %d times in the %d days of %d", text, zone, n, days, year)
 		}
 	})
+}
+
+// A schedule that ticks every four or eight years is found as soon as any other.
+func TestRareTicks(t *testing.T) {
+	s := parse(t, "0 0 29 2 *", "America/New_York")
+	after := time.Date(1890, 1, 1, 0, 0, 0, 0, time.UTC)
+	for range 200 {
+		tick := s.Next(after)
+		if local := tick.In(s.zone); local.Month() != time.February || local.Day() != 29 || tick.Sub(after) > 9*366*24*time.Hour {
+			t.Fatalf("after %s it ticks at %s", after, local)
+		}
+		if last := s.Last(tick); !last.Equal(tick) {
+			t.Fatalf("the last tick at %s is %s", tick, last)
+		}
+		after = tick
+	}
 }
