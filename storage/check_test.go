@@ -212,8 +212,8 @@ func fillReplaced(tx *Tx) error {
 	for i := range jobs {
 		jobs[i].Key.Source, jobs[i].Key.Window, jobs[i].Window, jobs[i].Host = "u", damagedWindow, damagedWindow, "w"
 	}
-	err = errors.Join(tx.BeginListing(r), enqueueAll(tx, jobs...))
-	if err != nil {
+	tx.BeginListing(r)
+	if err := enqueueAll(tx, jobs...); err != nil {
 		return err
 	}
 	if r, err = tx.Run(r.ID); err != nil {

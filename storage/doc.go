@@ -127,7 +127,8 @@
 // Update queues a function for the single writer. The writer runs all that are
 // waiting in one bbolt transaction, so that they share its two fsyncs; each
 // runs exactly once, sees what those before it wrote, and is undone alone if it
-// returns an error or panics. Update returns after the commit is durable. An
+// returns an error or panics. Sequences, counters and runs, which most of them
+// move, are written once for all. Update returns after the commit is durable. An
 // error of the commit itself means that the outcome is unknown: the store then
 // answers every call with ErrStopped and must be opened again.
 package storage

@@ -111,7 +111,8 @@ func (h *history) updates(l Lease) map[string]func(*Tx) error {
 			if err != nil {
 				return err
 			}
-			return errors.Join(tx.BeginListing(r), tx.EndListing(r, historySinks))
+			tx.BeginListing(r)
+			return tx.EndListing(r, historySinks)
 		},
 		"take": func(tx *Tx) error { _, err := tx.ReleaseRun(1+uint64(n%4), historySinks); return err },
 		"drop": func(tx *Tx) error { _, err := tx.DiscardRun(1 + uint64(n%4)); return err },

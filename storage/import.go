@@ -135,7 +135,8 @@ func (tx *Tx) BeginImport(im Import) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r, tx.BeginListing(r)
+	tx.BeginListing(r)
+	return r, nil
 }
 
 // ImportChunk reads what was made of chunk n, counted from 0. Error:

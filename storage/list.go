@@ -164,7 +164,8 @@ func (tx *Tx) OfferWindow(l *List, window time.Time) (bool, error) {
 	if err := tx.insert(bucketList, listRunKey(l.ID, window), idKey(r.ID)); err != nil {
 		return false, err
 	}
-	return true, tx.BeginListing(r)
+	tx.BeginListing(r)
+	return true, nil
 }
 
 // Lists are the lists of a source, the oldest first.
@@ -239,7 +240,8 @@ func (tx *Tx) ChunkMade(l *List, r *Run, sinks []Subscription) (bool, error) {
 		r.Made++
 	}
 	if r.Made < uint64(l.Chunks) {
-		return false, tx.saveRun(r)
+		tx.saveRun(r)
+		return false, nil
 	}
 	if err := tx.remove(bucketList, listRunKey(l.ID, r.Key.Window)); err != nil {
 		return false, err

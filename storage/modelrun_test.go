@@ -188,7 +188,7 @@ func (x *machine) someRun(t *rapid.T) (id uint64, r *modelRun) {
 
 func (x *machine) beginListing(t *rapid.T) {
 	id, r := x.someRun(t)
-	x.changeRun(id, (*storage.Tx).BeginListing)
+	x.changeRun(id, func(tx *storage.Tx, r *storage.Run) error { tx.BeginListing(r); return nil })
 	r.listing = true
 }
 

@@ -176,28 +176,47 @@ func (tx *Tx) settleRows(r *Run, sinks []Subscription) error {
 	if !tx.runStaged(r) {
 		return nil
 	}
-	switch { // these need no look at the rows
-	case !r.Offered:
-		return tx.hold(r, "not all targets of its window were offered")
-	case r.Failed > 0:
-		return tx.hold(r, fmt.Sprintf("%d of its %d jobs failed", r.Failed, r.Jobs))
+	if reason := r.lacks(); reason != "" { // without a look at the rows
+		tx.hold(r, reason)
+		return nil
 	}
 	p, err := tx.replacement(r)
 	if err != nil {
 		return err
 	}
-	switch missing := r.Complete() - uint64(len(p.jobs)) - p.standing; {
-	case missing > 0:
-		return tx.hold(r, fmt.Sprintf("%d of its %d jobs are complete and have no rows, staged or not", missing, r.Jobs))
-	case 2*len(p.after) < len(p.before):
-		return tx.hold(r, fmt.Sprintf("the window would have %d rows, and has %d", len(p.after), len(p.before)))
+	if reason := p.lacks(); reason != "" {
+		tx.hold(r, reason)
+		return nil
 	}
 	return tx.promote(p, sinks)
 }
 
-func (tx *Tx) hold(r *Run, reason string) error {
+// lacks is what keeps rows of a run without work ahead from being promoted; "":
+// nothing.
+func (r *Run) lacks() string {
+	switch {
+	case !r.Offered:
+		return "not all targets of its window were offered"
+	case r.Failed > 0:
+		return fmt.Sprintf("%d of its %d jobs failed", r.Failed, r.Jobs)
+	}
+	return ""
+}
+
+// lacks is the same of what was staged.
+func (p *replacement) lacks() string {
+	switch missing := p.run.Complete() - uint64(len(p.jobs)) - p.standing; {
+	case missing > 0:
+		return fmt.Sprintf("%d of its %d jobs are complete and have no rows, staged or not", missing, p.run.Jobs)
+	case 2*len(p.after) < len(p.before):
+		return fmt.Sprintf("the window would have %d rows, and has %d", len(p.after), len(p.before))
+	}
+	return ""
+}
+
+func (tx *Tx) hold(r *Run, reason string) {
 	r.Held, r.HeldSince = reason, tx.Now
-	return tx.saveRun(r)
+	tx.saveRun(r)
 }
 
 // ReleaseRun promotes what a run has staged, whatever it was held for. Jobs that
@@ -225,7 +244,8 @@ func (tx *Tx) DiscardRun(id uint64) (*Run, error) {
 		return nil, err
 	}
 	r.Held, r.HeldSince, r.Discarded = "", noTime, tx.Now
-	return r, tx.saveRun(r)
+	tx.saveRun(r)
+	return r, nil
 }
 
 func (tx *Tx) heldRun(id uint64) (*Run, error) {
@@ -364,7 +384,8 @@ func (tx *Tx) endRound(p *replacement, n promoted) error {
 	tx.count(source, MetricUnchanged, int64(n.unchanged))
 	tx.count(source, MetricDuplicates, int64(p.staged-n.added-n.changed-n.unchanged))
 	r.Held, r.HeldSince, r.Replaced = "", noTime, tx.Now
-	return tx.saveRun(r)
+	tx.saveRun(r)
+	return nil
 }
 
 // emitReplaced tells of a promotion that changed something. rows is the checksum

@@ -151,6 +151,9 @@ func decodeRun(id uint64, b []byte) (*Run, error) {
 
 // Run reads a run. Error: ErrNotFound.
 func (tx *Tx) Run(id uint64) (*Run, error) {
+	if r, changed := tx.runs[id]; changed {
+		return &r, nil
+	}
 	v := tx.get(bucketRun, idKey(id))
 	if v == nil {
 		return nil, fmt.Errorf("run %d: %w", id, ErrNotFound)
@@ -183,6 +186,9 @@ func (tx *Tx) Runs(before uint64, fn func(*Run) bool) error {
 	}
 	for ; k != nil; k, v = c.Prev() {
 		r, err := decodeRun(tailID(k), v)
+		if changed, ok := tx.runs[tailID(k)]; ok {
+			r, err = &changed, nil
+		}
 		if err != nil {
 			return err
 		}
@@ -206,28 +212,54 @@ func (tx *Tx) OpenRun(key RunKey, kind RunKind) (*Run, error) {
 	return r, tx.insert(bucketRun, idKey(r.ID), r.encode())
 }
 
-// saveRun writes a run. One with work ahead waits for no person.
-func (tx *Tx) saveRun(r *Run) error {
+// saveRun changes a run; it is written when the group commits, since most of its
+// jobs move it. One with work ahead waits for no person.
+func (tx *Tx) saveRun(r *Run) {
 	if r.Open > 0 || r.Listing {
 		r.Held, r.HeldSince, r.Discarded = "", noTime, noTime
 	}
-	return tx.put(bucketRun, idKey(r.ID), r.encode())
+	if tx.runs == nil {
+		tx.runs, tx.runsBefore = map[uint64]Run{}, map[uint64]Run{}
+	}
+	if _, again := tx.runsBefore[r.ID]; !again {
+		tx.runsBefore[r.ID] = tx.runs[r.ID]
+	}
+	tx.runs[r.ID] = *r
+}
+
+// undoRuns takes back what a failed step changed of runs.
+func (tx *Tx) undoRuns() {
+	for id, was := range tx.runsBefore {
+		if was.ID == 0 {
+			delete(tx.runs, id)
+		} else {
+			tx.runs[id] = was
+		}
+	}
+	clear(tx.runsBefore)
+}
+
+func (tx *Tx) flushRuns() error {
+	for id, r := range tx.runs {
+		if err := tx.put(bucketRun, idKey(id), r.encode()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // BeginListing notes that targets are offered to a run from now on: until
 // EndListing it is not over, even where no job of it has work ahead.
-func (tx *Tx) BeginListing(r *Run) error {
+func (tx *Tx) BeginListing(r *Run) {
 	r.Listing = true
-	return tx.saveRun(r)
+	tx.saveRun(r)
 }
 
 // EndListing notes that all targets were offered, unless a list is still being
 // offered besides. sinks are those of the run's source.
 func (tx *Tx) EndListing(r *Run, sinks []Subscription) error {
 	r.Listing, r.Offered = r.List != 0, true
-	if err := tx.saveRun(r); err != nil {
-		return err
-	}
+	tx.saveRun(r)
 	return tx.settleRun(r.ID, sinks)
 }
 
@@ -246,9 +278,7 @@ func (tx *Tx) settleRun(id uint64, sinks []Subscription) error {
 		return err
 	}
 	r.Finished = tx.Now
-	if err := tx.saveRun(r); err != nil {
-		return err
-	}
+	tx.saveRun(r)
 	return tx.emitRun(EventRunFinished, r, sinks)
 }
 
@@ -322,7 +352,8 @@ func (tx *Tx) changeRun(j *Job, change func(*Run)) error {
 		return fmt.Errorf("job %s: %w", j.Key, err)
 	}
 	change(r)
-	return tx.saveRun(r)
+	tx.saveRun(r)
+	return nil
 }
 
 // countAs adds n jobs of a state.

@@ -55,10 +55,10 @@ func TestRunFinishesOnce(t *testing.T) {
 	var run *storage.Run
 	update(t, s, func(tx *storage.Tx) (err error) {
 		run, err = tx.OpenRun(storage.RunKey{Source: "s", Window: modelWindows[2]}, storage.RunTick)
-		if err != nil {
-			return err
+		if err == nil {
+			tx.BeginListing(run)
 		}
-		return tx.BeginListing(run)
+		return err
 	})
 	enqueue(t, s, windowed("a"))
 	completeNext(t, s)

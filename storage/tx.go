@@ -22,6 +22,9 @@ type Tx struct {
 	ids       [sequenceCount]uint64 // last handed out; 0: not read yet
 	idsBefore [sequenceCount]uint64 // the same when this step began
 
+	runs       map[uint64]Run // changed by the group
+	runsBefore map[uint64]Run // those changed by this step, when it began; zero: not in runs
+
 	undo     []change        // what this step wrote, for its rollback
 	deltas   []delta         // counters this step moved
 	totals   map[delta]int64 // counters moved by the group; n of the key is 0
@@ -126,6 +129,7 @@ func (tx *Tx) remove(id bucket, key []byte) error {
 // keep ends a step that succeeded.
 func (tx *Tx) keep() {
 	tx.idsBefore = tx.ids
+	clear(tx.runsBefore)
 	tx.undo = tx.undo[:0]
 	for _, d := range tx.deltas {
 		if tx.totals == nil {
@@ -159,6 +163,7 @@ func (tx *Tx) rollback() error {
 		}
 	}
 	tx.ids = tx.idsBefore
+	tx.undoRuns()
 	tx.undo = tx.undo[:0]
 	tx.deltas = tx.deltas[:0]
 	return nil

@@ -122,9 +122,9 @@ func (s *Store) finish(b *bolt.Tx, tx *Tx) error {
 		_ = guard(b.Rollback)
 		return s.stop(tx.broken)
 	}
-	if err := guard(func() error { return errors.Join(tx.flushSequences(), tx.flushCounters()) }); err != nil {
+	if err := guard(func() error { return errors.Join(tx.flushSequences(), tx.flushCounters(), tx.flushRuns()) }); err != nil {
 		_ = guard(b.Rollback)
-		return s.stop(fmt.Errorf("writing counters: %w", err))
+		return s.stop(fmt.Errorf("writing what the group counted: %w", err))
 	}
 	if tx.written == 0 {
 		return guard(b.Rollback)

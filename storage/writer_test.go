@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -197,6 +198,67 @@ func TestStepsOfAGroupSeeEachOther(t *testing.T) {
 			t.Errorf("step %d: %v", i, err)
 		}
 	}
+}
+
+// TestStepsOfAGroupCountRuns: the steps of a group see what those before them
+// changed of runs before it is written, and nothing of one that failed.
+func TestStepsOfAGroupCountRuns(t *testing.T) {
+	db := openTest(t, Options{NoSync: true}).db
+	b, err := db.Begin(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Rollback()
+	tx := newTx(b, time.Time{})
+	in := func(window int64, name string) NewJob {
+		n := newJob(name)
+		n.Window = time.Unix(window, 0).UTC()
+		n.Key.Window = n.Window
+		return n
+	}
+	undone := errors.New("undone")
+	for i, step := range []struct {
+		jobs []NewJob
+		err  error
+		want []uint64 // jobs of each run
+	}{
+		{[]NewJob{in(1, "a")}, undone, nil},
+		{[]NewJob{in(1, "a"), in(1, "b")}, nil, []uint64{2}},
+		{[]NewJob{in(1, "c"), in(2, "a"), in(2, "b")}, undone, []uint64{2}},
+		{[]NewJob{in(2, "a"), in(1, "c")}, nil, []uint64{3, 1}},
+		{[]NewJob{in(2, "b")}, undone, []uint64{3, 1}},
+	} {
+		err := tx.run(func(tx *Tx) error { return errors.Join(enqueueAll(tx, step.jobs...), step.err) })
+		if !errors.Is(err, step.err) {
+			t.Fatalf("step %d: %v", i, err)
+		}
+		if got := jobsOfRuns(t, tx); !slices.Equal(got, step.want) {
+			t.Errorf("after step %d the runs have %d jobs, want %d", i, got, step.want)
+		}
+	}
+	if err := tx.flushRuns(); err != nil {
+		t.Fatal(err)
+	}
+	if got := jobsOfRuns(t, newTx(b, time.Time{})); !slices.Equal(got, []uint64{3, 1}) {
+		t.Errorf("as written the runs have %d jobs", got)
+	}
+}
+
+// jobsOfRuns are the counts of all runs, the oldest first.
+func jobsOfRuns(t *testing.T, tx *Tx) (jobs []uint64) {
+	t.Helper()
+	err := tx.Runs(0, func(r *Run) bool {
+		jobs = append(jobs, r.Jobs)
+		if again, err := tx.Run(r.ID); err != nil || *again != *r {
+			t.Errorf("run %d is %+v, listed %+v (%v)", r.ID, again, r, err)
+		}
+		return true
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	slices.Reverse(jobs)
+	return jobs
 }
 
 // TestNothingIsCommittedForNothing: a group without a write costs no fsync.
