@@ -218,14 +218,24 @@ func (tx *Tx) Job(id uint64) (*Job, error) {
 // JobByKey reads the job of a key. Error: ErrNotFound.
 func (tx *Tx) JobByKey(key JobKey) (*Job, error) {
 	text := key.String()
-	v := tx.get(bucketKey, keyIndex(key.Window, text))
+	j, err := tx.findJob(text, keyIndex(key.Window, text))
+	if err == nil && j == nil {
+		err = fmt.Errorf("job %s: %w", text, ErrNotFound)
+	}
+	return j, err
+}
+
+// findJob reads the job of a key by its text and its place in bucket key; nil:
+// there is none.
+func (tx *Tx) findJob(text string, place []byte) (*Job, error) {
+	v := tx.get(bucketKey, place)
 	if v == nil {
-		return nil, fmt.Errorf("job %s: %w", text, ErrNotFound)
+		return nil, nil
 	}
 	j, err := tx.Job(tailID(v))
 	switch {
 	case isNotFound(err): // damage: as "not found" it would be made a second time
-		return nil, &RecordError{bucketNames[bucketKey], keyIndex(key.Window, text), fmt.Errorf("it leads to job %d, which is missing", tailID(v))}
+		return nil, &RecordError{bucketNames[bucketKey], place, fmt.Errorf("it leads to job %d, which is missing", tailID(v))}
 	case err != nil:
 		return nil, err
 	case j.Key.String() != text:
@@ -297,13 +307,15 @@ func (tx *Tx) EnqueueJob(n NewJob) (Enqueued, error) {
 	if err := n.validate(); err != nil {
 		return Enqueued{}, err
 	}
-	found, err := tx.JobByKey(n.Key)
-	switch {
-	case err == nil:
+	text := n.Key.String()
+	place := keyIndex(n.Key.Window, text)
+	found, err := tx.findJob(text, place)
+	if err != nil {
+		return Enqueued{}, err
+	}
+	if found != nil {
 		refreshed, err := tx.refresh(found, n)
 		return Enqueued{ID: found.ID, Refreshed: refreshed}, err
-	case !isNotFound(err):
-		return Enqueued{}, err
 	}
 	lane, err := tx.lane(n.lane())
 	if err != nil {
@@ -319,7 +331,7 @@ func (tx *Tx) EnqueueJob(n NewJob) (Enqueued, error) {
 		URL: n.URL, Vars: n.Vars, Priority: n.Priority, Lane: lane, State: StatePending,
 		Created: tx.Now, Updated: tx.Now,
 	}
-	if err := tx.insert(bucketKey, keyIndex(n.Key.Window, n.Key.String()), idKey(id)); err != nil {
+	if err := tx.insert(bucketKey, place, idKey(id)); err != nil {
 		return Enqueued{}, err
 	}
 	tx.countState(j, 1)
@@ -335,11 +347,9 @@ func (tx *Tx) EnqueueJob(n NewJob) (Enqueued, error) {
 // Known reports whether EnqueueJob would change nothing, so that a rerun over
 // a million known targets needs no transaction.
 func (tx *Tx) Known(n NewJob) (bool, error) {
-	found, err := tx.JobByKey(n.Key)
-	if isNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
+	text := n.Key.String()
+	found, err := tx.findJob(text, keyIndex(n.Key.Window, text))
+	if found == nil {
 		return false, err
 	}
 	lane, err := tx.Lane(found.Lane)

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -142,6 +143,7 @@ func (s *Source) NewJob(t Target, window time.Time) (storage.NewJob, error) {
 		Key: j.Key, Country: j.Country, Window: j.Window, Scope: j.Scope, Version: s.ParserVersion,
 		URL: j.URL, Host: j.Host, Priority: s.Priority,
 	}
+	n.Vars = slices.Grow(n.Vars, len(j.Vars))
 	for _, v := range j.Vars {
 		n.Vars = append(n.Vars, storage.Var(v))
 	}
