@@ -182,13 +182,24 @@ func (im *Importer) makeJobs(ctx context.Context, file io.Reader, s surveyed, re
 	return nil
 }
 
-// makeChunks reads the next chunk while one commits.
+// makeChunks reads and looks up the next chunks while one commits, so that each is
+// at hand for the writer's next transaction.
 func (im *Importer) makeChunks(ctx context.Context, file io.Reader, s surveyed, m *jobMaker) error {
-	chunks := make(chan rowChunk, 1)
+	chunks := make(chan *rowChunk, 1)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(chunks)
-		sum, err := im.chunks(ctx, file, chunks)
+		sum, err := im.chunks(ctx, file, func(c *rowChunk) error {
+			if err := im.look(c); err != nil {
+				return err
+			}
+			select {
+			case chunks <- c:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
 		if err == nil && sum != s.sha256 {
 			err = fmt.Errorf("%s has changed while it was imported: import it again", im.Path)
 		}
@@ -210,21 +221,23 @@ func (im *Importer) makeChunks(ctx context.Context, file io.Reader, s surveyed, 
 
 // rowChunk is the jobs of some rows, none of which is bad.
 type rowChunk struct {
+	n    uint32 // its number, from 0
 	jobs []storage.NewJob
 	text []byte // what their checksum is of
+
+	// Set by look.
+	record storage.ImportChunk
+	made   bool // it has been made before, whole; else jobs are those left to make
 }
 
-// chunks sends the rows of the file, chunk by chunk, and gives the file's SHA-256.
-func (im *Importer) chunks(ctx context.Context, file io.Reader, to chan<- rowChunk) (sum [sha256.Size]byte, err error) {
-	var c rowChunk
-	send := func() error {
-		select {
-		case to <- c:
-			c = rowChunk{jobs: make([]storage.NewJob, 0, len(c.jobs)), text: make([]byte, 0, len(c.text))}
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+// chunks calls fn with the rows of the file, chunk by chunk, and gives the file's
+// SHA-256.
+func (im *Importer) chunks(ctx context.Context, file io.Reader, fn func(*rowChunk) error) (sum [sha256.Size]byte, err error) {
+	c := &rowChunk{}
+	flush := func() error {
+		full := c
+		c = &rowChunk{n: full.n + 1, jobs: make([]storage.NewJob, 0, len(full.jobs)), text: make([]byte, 0, len(full.text))}
+		return fn(full)
 	}
 	sum, err = im.rows(ctx, file, func(r importRow) error {
 		if r.bad != nil {
@@ -234,10 +247,10 @@ func (im *Importer) chunks(ctx context.Context, file io.Reader, to chan<- rowChu
 		if c.jobs = append(c.jobs, r.job); len(c.jobs) < im.ChunkRows {
 			return nil
 		}
-		return send()
+		return flush()
 	})
 	if err == nil && len(c.jobs) > 0 {
-		err = send()
+		err = flush()
 	}
 	return sum, err
 }
@@ -286,66 +299,52 @@ func newImportChanged(was *storage.Import, s surveyed) *ImportChanged {
 	return c
 }
 
+// look finds the jobs of a chunk that are not there as they should be, beside the
+// writer.
+func (im *Importer) look(c *rowChunk) error {
+	c.record = storage.ImportChunk{Rows: uint32(len(c.jobs)), Sum: sha256.Sum256(c.text)}
+	return im.Store.View(func(tx *storage.Tx) error {
+		was, err := tx.ImportChunk(im.key(), c.n)
+		if err != nil && !errors.Is(err, storage.ErrNotFound) {
+			return err
+		}
+		if c.made = err == nil && was == c.record; c.made {
+			return nil
+		}
+		c.jobs, err = unknownJobs(tx, c.jobs)
+		return err
+	})
+}
+
 // jobMaker makes jobs chunk by chunk.
 type jobMaker struct {
 	*Importer
 	run    uint64
-	of     int64  // good rows in all
-	next   uint32 // number of the next chunk
+	of     int64 // good rows in all
 	result *Imported
 }
 
 // make makes the jobs of a chunk, unless that was done before.
-func (m *jobMaker) make(ctx context.Context, c rowChunk) error {
-	chunk := storage.ImportChunk{Rows: uint32(len(c.jobs)), Sum: sha256.Sum256(c.text)}
-	unknown, stands, err := m.look(chunk, c.jobs)
-	if err != nil {
-		return fmt.Errorf("looking up jobs: %w", err)
-	}
+func (m *jobMaker) make(ctx context.Context, c *rowChunk) error {
 	made := int64(0)
-	if stands {
+	if c.made {
 		m.result.Passed++
 	} else {
-		if made, err = m.commit(ctx, chunk, unknown); err != nil {
+		var err error
+		if made, err = m.commit(ctx, c); err != nil {
 			return fmt.Errorf("making jobs: %w", err)
 		}
 		m.result.Chunks++
 	}
 	m.result.New += made
-	m.result.Known += int64(len(c.jobs)) - made
-	m.next++
+	m.result.Known += int64(c.record.Rows) - made
 	return m.Tell(ImportNews{Progress: &ImportProgress{Making: true, Rows: m.result.New + m.result.Known, Of: m.of}})
 }
 
-// look finds the jobs of the chunk that are not there as they should be, beside
-// the writer; stands is set where the whole chunk has been made.
-func (m *jobMaker) look(chunk storage.ImportChunk, jobs []storage.NewJob) (unknown []storage.NewJob, stands bool, err error) {
-	err = m.Store.View(func(tx *storage.Tx) error {
-		was, err := tx.ImportChunk(m.key(), m.next)
-		if err != nil && !errors.Is(err, storage.ErrNotFound) {
-			return err
-		}
-		if stands = err == nil && was == chunk; stands {
-			return nil
-		}
-		for _, n := range jobs {
-			known, err := tx.Known(n)
-			if err != nil {
-				return err
-			}
-			if !known {
-				unknown = append(unknown, n)
-			}
-		}
-		return nil
-	})
-	return unknown, stands, err
-}
-
 // commit makes jobs, and notes that their chunk is made, in one transaction.
-func (m *jobMaker) commit(ctx context.Context, chunk storage.ImportChunk, jobs []storage.NewJob) (made int64, err error) {
+func (m *jobMaker) commit(ctx context.Context, c *rowChunk) (made int64, err error) {
 	err = m.Store.Update(ctx, func(tx *storage.Tx) error {
-		for _, n := range jobs {
+		for _, n := range c.jobs {
 			n.Run = m.run
 			done, err := tx.EnqueueJob(n)
 			if err != nil {
@@ -355,7 +354,7 @@ func (m *jobMaker) commit(ctx context.Context, chunk storage.ImportChunk, jobs [
 				made++
 			}
 		}
-		return tx.PutImportChunk(m.key(), m.next, chunk)
+		return tx.PutImportChunk(m.key(), c.n, c.record)
 	})
 	return made, err
 }
