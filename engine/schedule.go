@@ -28,6 +28,7 @@ type scheduler struct {
 	once   bool
 
 	enqueued chan struct{}    // closed when all targets have become jobs
+	offered  bool             // that has been heard
 	attempts chan *attempt    // to workers
 	news     chan news        // from workers
 	hosts    map[string]*host // with lanes or attempts
@@ -157,14 +158,13 @@ func (s *scheduler) sleep(stop context.Context) error {
 	timer := time.NewTimer(s.untilNext(s.engine.now()))
 	defer timer.Stop()
 	enqueued := s.enqueued
-	select {
-	case <-enqueued:
-		enqueued = nil // told once: from now on only the others wake
-	default:
+	if s.offered {
+		enqueued = nil // from now on only the others wake
 	}
 	select {
 	case <-stop.Done():
 	case <-enqueued:
+		s.offered = true
 	case <-s.engine.opts.Store.Ready():
 	case <-s.engine.pace.leaving:
 	case <-timer.C:
