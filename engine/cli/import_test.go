@@ -108,6 +108,9 @@ func TestImportMemory(t *testing.T) {
 	if _, err := os.Stat("/proc/self/status"); err != nil || testing.Short() {
 		t.Skip("it imports a large file, and reads RssAnon from /proc")
 	}
+	if raceDetector {
+		t.Skip("the race detector keeps several times the memory; .ci/run measures without it")
+	}
 	s := startSite(t)
 	dir := importFolder(t, s, rows)
 	c := startChild(t, s, dir, "import", "pages", "more.csv", "--chunk", "5000")
