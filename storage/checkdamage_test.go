@@ -963,6 +963,9 @@ var importDamage = []damage{
 		{"run", idKey(6), "its key t:-:half.csv is missing in bucket runkey, or leads elsewhere"},
 		{"import", []byte(importHalf.String()), "it has not ended, and its run: run t:-:half.csv: not found"},
 	}},
+	{"not waited for", changeRun(6, func(r *Run) { r.Listing = false }), []Breach{
+		{"import", []byte(importHalf.String()), "it has not ended, and run 6 does not wait for it"},
+	}},
 	{"more chunks", changeImport(importHalf, func(im *Import) { im.Chunks++ }), []Breach{
 		{"importchunk", importChunkKey(importHalf, 2), "it is missing: its import has 3"},
 	}},

@@ -14,12 +14,22 @@ func (c *checker) imports() {
 		}
 		c.written(bucketImport, k, v, im.encode())
 		c.rules(bucketImport, k, importRules(im, string(k))...)
-		if _, err := c.tx.RunByKey(im.Key.Run()); im.Ended.IsZero() && err != nil {
-			c.breach(bucketImport, k, "it has not ended, and its run: %v", err)
+		if im.Ended.IsZero() {
+			c.openImport(k, im)
 		}
 		chunks += c.chunksOf(im)
 	})
 	c.importChunks(chunks)
+}
+
+// openImport wants the run of an import that has not ended to wait for it.
+func (c *checker) openImport(k []byte, im *Import) {
+	switch r, err := c.tx.RunByKey(im.Key.Run()); {
+	case err != nil:
+		c.breach(bucketImport, k, "it has not ended, and its run: %v", err)
+	case !r.Listing:
+		c.breach(bucketImport, k, "it has not ended, and run %d does not wait for it", r.ID)
+	}
 }
 
 func importRules(im *Import, key string) []rule {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -111,6 +112,25 @@ func (tx *Tx) Import(key ImportKey) (*Import, error) {
 		return nil, fmt.Errorf("import %s: %w", text, ErrNotFound)
 	}
 	return decodeImport(text, v)
+}
+
+// OpenImports are the imports of a run that have begun and have not come to their
+// end, by name: they are under way, or were cut short.
+func (tx *Tx) OpenImports(r *Run) ([]*Import, error) {
+	run := r.Key.String()
+	prefix := []byte(strings.TrimSuffix(run, "-")) // in the place of the name, where there is a window
+	var open []*Import
+	c := tx.bucket(bucketImport).Cursor()
+	for k, v := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, v = c.Next() {
+		im, err := decodeImport(k, v)
+		if err != nil {
+			return nil, err
+		}
+		if im.Ended.IsZero() && im.Key.Run().String() == run {
+			open = append(open, im)
+		}
+	}
+	return open, nil
 }
 
 func (tx *Tx) saveImport(im *Import) error {

@@ -3,6 +3,7 @@ package storage_test
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"semel/storage"
 	"semel/storage/storagetest"
@@ -105,4 +106,84 @@ func TestPutImportChunkInOrder(t *testing.T) {
 	if err := put(0); err != nil {
 		t.Error(err)
 	}
+}
+
+// A run is not over while a list or an import still offers it targets, whichever
+// ends first.
+func TestImportBesideList(t *testing.T) {
+	begin := func(name string, window time.Time) func(*storage.Tx) error {
+		return func(tx *storage.Tx) error {
+			_, err := tx.BeginImport(storage.Import{Key: storage.ImportKey{Source: "s", Window: window, Name: name}})
+			return err
+		}
+	}
+	end := func(name string) func(*storage.Tx) error {
+		return func(tx *storage.Tx) error {
+			_, err := tx.EndImport(storage.ImportKey{Source: "s", Window: modelWindows[2], Name: name}, runSinks)
+			return err
+		}
+	}
+	offerList := func(tx *storage.Tx) error {
+		l, err := tx.OpenList("s", storage.RunTick)
+		if err != nil {
+			return err
+		}
+		_, err = tx.OfferWindow(l, modelWindows[2])
+		return err
+	}
+	endList := func(tx *storage.Tx) error {
+		r, err := tx.RunByKey(storage.RunKey{Source: "s", Window: modelWindows[2]})
+		if err != nil {
+			return err
+		}
+		lists, err := tx.Lists("s")
+		if err != nil {
+			return err
+		}
+		_, err = tx.ChunkMade(lists[0], r, runSinks)
+		return err
+	}
+	window := modelWindows[2]
+	for name, steps := range map[string][]func(*storage.Tx) error{
+		"list first":     {offerList, begin("a", window), endList, end("a")},
+		"import first":   {begin("a", window), offerList, end("a"), endList},
+		"two imports":    {begin("a", window), begin("ab", window), end("ab"), end("a")},
+		"another window": {begin("a", modelWindows[1]), begin("a", window), end("a")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storagetest.Open(t)
+			for i, step := range steps {
+				if n := finishedEvents(t, s); n != 0 {
+					t.Fatalf("it was over before step %d", i)
+				}
+				update(t, s, step)
+				storagetest.Check(t, s)
+			}
+			if n := finishedEvents(t, s); n != 1 {
+				t.Errorf("%d events at the end", n)
+			}
+		})
+	}
+}
+
+// What is imported without a window is a run of its own.
+func TestOpenImports(t *testing.T) {
+	s := storagetest.Open(t)
+	for _, name := range []string{"skus.csv", "skus.csv2", "-"} {
+		update(t, s, func(tx *storage.Tx) error {
+			_, err := tx.BeginImport(storage.Import{Key: storage.ImportKey{Source: "s", Name: name}})
+			return err
+		})
+	}
+	view(t, s, func(tx *storage.Tx) error {
+		r, err := tx.RunByKey(importKey.Run())
+		if err != nil {
+			return err
+		}
+		open, err := tx.OpenImports(r)
+		if len(open) != 1 || open[0].Key != importKey {
+			t.Errorf("open imports %+v", open)
+		}
+		return err
+	})
 }

@@ -81,7 +81,7 @@ type Run struct {
 
 	// Its targets are offered to it as a whole, if they are: by a tick, a
 	// backfill, run --window or an import.
-	Listing bool              // that is under way: jobs may still be made of them
+	Listing bool              // that is under way, or an import of it was cut short: jobs may still be made of them
 	Offered bool              // that has come to its end, at least once
 	Targets uint64            // in the list that was read for it
 	Sum     [sha256.Size]byte // of that list; zero: it has not been read whole
@@ -255,10 +255,14 @@ func (tx *Tx) BeginListing(r *Run) {
 	tx.saveRun(r)
 }
 
-// EndListing notes that all targets were offered, unless a list is still being
-// offered besides. sinks are those of the run's source.
+// EndListing notes that all targets were offered. Listing stays while a list or an
+// import still offers others. sinks are those of the run's source.
 func (tx *Tx) EndListing(r *Run, sinks []Subscription) error {
-	r.Listing, r.Offered = r.List != 0, true
+	imports, err := tx.OpenImports(r)
+	if err != nil {
+		return err
+	}
+	r.Listing, r.Offered = r.List != 0 || len(imports) > 0, true
 	tx.saveRun(r)
 	return tx.settleRun(r.ID, sinks)
 }

@@ -12,6 +12,7 @@ import (
 	"semel/engine"
 	"semel/engine/config"
 	"semel/engine/intake"
+	"semel/storage"
 )
 
 // ImportRequest says what to import and how.
@@ -79,9 +80,9 @@ func (l *Local) Import(ctx context.Context, r ImportRequest, fn func(ImportNews)
 	if err != nil {
 		return ImportResult{}, err
 	}
-	name := r.Source + "\x00" + filepath.Base(r.Path)
+	name := importName{r.Source, filepath.Base(r.Path)}
 	if _, busy := l.importing.LoadOrStore(name, nil); busy {
-		return ImportResult{}, fmt.Errorf("importing %s into %s: %w", filepath.Base(r.Path), r.Source, ErrImporting)
+		return ImportResult{}, fmt.Errorf("importing %s into %s: %w", name.file, r.Source, ErrImporting)
 	}
 	defer l.importing.Delete(name)
 	result := ImportResult{Path: r.Path}
@@ -102,6 +103,15 @@ func (l *Local) Import(ctx context.Context, r ImportRequest, fn func(ImportNews)
 		}
 	}
 	return result, nil
+}
+
+// importName is what is under way once at a time.
+type importName struct{ source, file string }
+
+// imports reports whether an import is under way in this process.
+func (l *Local) imports(key storage.ImportKey) bool {
+	_, busy := l.importing.Load(importName{key.Source, key.Name})
+	return busy
 }
 
 // windows are the starts of the windows to make jobs for; one zero time: none.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -96,5 +98,39 @@ func TestImportAtOnce(t *testing.T) {
 	}
 	if result, err := l.Import(t.Context(), r, quiet); err != nil || result.Before == nil {
 		t.Errorf("after it: %+v, %v", result, err)
+	}
+}
+
+// A run that waits for an import names it, and status warns of one that was cut
+// short until it has been gone on with.
+func TestImportCutShort(t *testing.T) {
+	l, r := importing(t)
+	c := client(t, NewHandler(l, ""))
+	warned := func() bool {
+		status, err := c.Status(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(status.Warnings, func(w string) bool {
+			return strings.Contains(w, "the import of skus.csv was cut short, and run shop:-:skus.csv waits")
+		})
+	}
+	enough := errors.New("enough")
+	_, err := l.Import(t.Context(), r, func(n ImportNews) error {
+		if n.Progress == nil {
+			return nil
+		}
+		if warned() {
+			t.Error("warned while it is under way")
+		}
+		return enough
+	})
+	runs := listRuns(t, c, RunFilter{})
+	if !errors.Is(err, enough) || len(runs) != 1 || runs[0].State != RunListing || !slices.Equal(runs[0].Imports, []string{"skus.csv"}) || !warned() {
+		t.Errorf("cut short (%v): %+v, warned %v", err, runs, warned())
+	}
+	_, err = l.Import(t.Context(), r, func(ImportNews) error { return nil })
+	if runs := listRuns(t, c, RunFilter{}); err != nil || runs[0].State != RunWorking || runs[0].Imports != nil || warned() {
+		t.Errorf("gone on with (%v): %+v, warned %v", err, runs, warned())
 	}
 }

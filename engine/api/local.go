@@ -38,7 +38,7 @@ type Local struct {
 	Offer Offer
 
 	inFlight    sync.Map   // idempotency keys of submissions that are being answered
-	importing   sync.Map   // imports under way, by source and name
+	importing   sync.Map   // imports under way, by importName
 	backfilling sync.Mutex // one at a time: two engines must not work on one source's lists
 }
 
@@ -221,11 +221,11 @@ func (l *Local) Status(_ context.Context, estimate int64) (Status, error) {
 				through[proxy] = through[proxy].Add(n)
 			}
 		}
-		held, err := heldRuns(tx)
+		runs, err := l.runWarnings(tx)
 		if err != nil {
 			return err
 		}
-		s.Warnings = append(s.Warnings, held...)
+		s.Warnings = append(s.Warnings, runs...)
 		l.addTraffic(&s, through, tx.DayTraffic(tx.Now))
 		pending, err := tx.PendingBySink()
 		for sink, n := range pending {

@@ -2,8 +2,10 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -30,9 +32,10 @@ type Run struct {
 	Window     *time.Time      `json:"window"`
 	Kind       storage.RunKind `json:"kind"` // what asked for it first
 	State      RunState        `json:"state"`
-	Held       string          `json:"held,omitempty"` // why
-	Targets    uint64          `json:"targets"`        // of the list that was read for it; 0: none was
-	Jobs       uint64          `json:"jobs"`           // made, but for those that retention has forgotten
+	Held       string          `json:"held,omitempty"`    // why
+	Imports    []string        `json:"imports,omitempty"` // names of files whose import has begun and not ended
+	Targets    uint64          `json:"targets"`           // of the list that was read for it; 0: none was
+	Jobs       uint64          `json:"jobs"`              // made, but for those that retention has forgotten
 	Open       uint64          `json:"open"`
 	Complete   uint64          `json:"complete"`
 	Failed     uint64          `json:"failed"`
@@ -84,15 +87,19 @@ func (l *Local) Runs(ctx context.Context, f RunFilter, fn func(Run) error) error
 func (l *Local) runsBefore(before uint64, f RunFilter) (page []Run, next uint64, err error) {
 	err = l.Store.View(func(tx *storage.Tx) error {
 		seen := 0
-		return tx.Runs(before, func(r *storage.Run) bool {
+		var failed error
+		err := tx.Runs(before, func(r *storage.Run) bool {
 			if f.Source == "" || f.Source == r.Key.Source {
-				page = append(page, newRun(r, tx.Now))
+				var run Run
+				run, failed = newRun(tx, r)
+				page = append(page, run)
 			}
 			if seen++; seen == pageRows && r.ID > 1 {
 				next = r.ID
 			}
-			return seen < pageRows
+			return seen < pageRows && failed == nil
 		})
+		return errors.Join(err, failed)
 	})
 	return page, next, err
 }
@@ -116,8 +123,8 @@ func (l *Local) changeRun(ctx context.Context, ref string, change func(*storage.
 		if r, err = change(tx, r.ID); err != nil {
 			return err
 		}
-		run = newRun(r, tx.Now)
-		return nil
+		run, err = newRun(tx, r)
+		return err
 	})
 	return run, err
 }
@@ -134,13 +141,21 @@ func findRun(tx *storage.Tx, ref string) (*storage.Run, error) {
 	return tx.RunByKey(key)
 }
 
-func newRun(r *storage.Run, now time.Time) Run {
-	return Run{
+func newRun(tx *storage.Tx, r *storage.Run) (Run, error) {
+	run := Run{
 		ID: r.ID, Key: r.Key.String(), Source: r.Key.Source, Window: when(r.Key.Window), Kind: r.Kind,
 		State: runState(r), Held: r.Held, Targets: r.Targets,
-		Jobs: r.Jobs, Open: r.Open, Complete: r.Complete(), Failed: r.Failed, LeftS: runLeft(r, now),
+		Jobs: r.Jobs, Open: r.Open, Complete: r.Complete(), Failed: r.Failed, LeftS: runLeft(r, tx.Now),
 		CreatedAt: r.Created, FinishedAt: when(r.Finished), ReplacedAt: when(r.Replaced),
 	}
+	if !r.Listing {
+		return run, nil
+	}
+	imports, err := tx.OpenImports(r)
+	for _, im := range imports {
+		run.Imports = append(run.Imports, im.Key.Name)
+	}
+	return run, err
 }
 
 func runState(r *storage.Run) RunState {
@@ -170,26 +185,40 @@ func runLeft(r *storage.Run, now time.Time) *int64 {
 	return &left
 }
 
-// runsNamed bounds how many held runs a warning is given for.
+// runsNamed bounds how many runs of a kind a warning is given for.
 const runsNamed = 10
 
-// heldRuns are warnings for runs whose rows wait for a person.
-func heldRuns(tx *storage.Tx) (warnings []string, err error) {
-	held := 0
+// runWarnings are warnings for runs whose rows wait for a person, and for those
+// that wait for an import which nobody goes on with.
+func (l *Local) runWarnings(tx *storage.Tx) (warnings []string, err error) {
+	var held, cut []string
+	var failed error
 	err = tx.Runs(0, func(r *storage.Run) bool {
-		if r.Held == "" {
-			return true
-		}
-		if held++; held <= runsNamed {
-			warnings = append(warnings, fmt.Sprintf("source %s: window %s keeps its old rows, since %s: look at its jobs, then semel runs release %d takes the new rows all the same, semel runs discard %d drops them, and a retry that completes all jobs needs neither",
+		if r.Held != "" {
+			held = append(held, fmt.Sprintf("source %s: window %s keeps its old rows, since %s: look at its jobs, then semel runs release %d takes the new rows all the same, semel runs discard %d drops them, and a retry that completes all jobs needs neither",
 				r.Key.Source, r.Key.Window.UTC().Format(time.RFC3339), r.Held, r.ID, r.ID))
 		}
-		return true
+		if !r.Listing {
+			return true
+		}
+		var imports []*storage.Import
+		imports, failed = tx.OpenImports(r)
+		for _, im := range imports {
+			if !l.imports(im.Key) {
+				cut = append(cut, fmt.Sprintf("source %s: the import of %s was cut short, and run %s waits for the rest: import the file again, and it goes on", im.Key.Source, im.Key.Name, r.Key))
+			}
+		}
+		return failed == nil
 	})
-	if held > runsNamed {
-		warnings = append(warnings, fmt.Sprintf("%d more runs are held: semel runs lists them", held-runsNamed))
+	return slices.Concat(fewRuns(held, "are held"), fewRuns(cut, "wait for an import")), errors.Join(err, failed)
+}
+
+// fewRuns leaves out warnings that are too many to be read.
+func fewRuns(warnings []string, what string) []string {
+	if len(warnings) <= runsNamed {
+		return warnings
 	}
-	return warnings, err
+	return append(warnings[:runsNamed:runsNamed], fmt.Sprintf("%d more runs %s: semel runs lists them", len(warnings)-runsNamed, what))
 }
 
 // parseRunFilter reads a RunFilter from a query, and values write it.

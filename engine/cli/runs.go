@@ -22,6 +22,9 @@ func (a *app) runsCommand() *cobra.Command {
 		Long: `List runs, newest first: the jobs of one window of a source, or of one import,
 how many of them have ended, and how long the rest still takes at that rate.
 
+A run whose import was cut short is not over before the file has been imported
+again, which goes on where it was.
+
 A source with write = "replace" keeps the old rows of a window until all jobs of
 its run are complete, and then replaces them in one step. The run is held instead
 where a job has failed, the window would have fewer than half of the rows it has,
@@ -111,6 +114,9 @@ func (a *app) runTable() (show func(api.Run) error, flush func() error) {
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", r.ID, r.State, r.Kind, jobsText(r), r.Open, r.Failed, r.Complete, leftText(r), r.Key)
 		if r.Held != "" {
 			fmt.Fprintf(table, "\t  %s\n", plain(r.Held))
+		}
+		for _, name := range r.Imports {
+			fmt.Fprintf(table, "\t  the import of %s has not ended\n", plain(name))
 		}
 		if rows++; rows%tablePage == 0 {
 			return table.Flush()
