@@ -313,7 +313,7 @@ func (k *killer) look() (held int, export string) {
 	}); err != nil {
 		k.t.Fatal(err)
 	}
-	return held, exportOf(k.t, s)
+	return held, exportOf(k.t, s, "shop")
 }
 
 // openChecked opens the store of a process that is dead, for reading.
@@ -330,12 +330,12 @@ func openChecked(t *testing.T, path string) *storage.Store {
 	return s
 }
 
-// exportOf is what semel export shop prints.
-func exportOf(t *testing.T, s *storage.Store) string {
+// exportOf is what semel export prints of a source.
+func exportOf(t *testing.T, s *storage.Store, source string) string {
 	t.Helper()
 	var lines []byte
 	if err := s.View(func(tx *storage.Tx) error {
-		_, err := tx.Observations("shop", nil, math.MaxInt, func(o *storage.Observation) error {
+		_, err := tx.Observations(source, nil, math.MaxInt, func(o *storage.Observation) error {
 			lines = o.AppendLine(lines, false)
 			return nil
 		})
