@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -328,4 +329,101 @@ func (f *folder) collected(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return strings.Join(lines, "") + strings.Join(slices.Sorted(strings.Lines(string(file))), "")
+}
+
+// served is a semel run that answers over the network.
+type served struct {
+	*process
+	address string
+}
+
+// serve starts a run and waits until it answers.
+func (f *folder) serve() *served {
+	f.t.Helper()
+	p := f.start("run")
+	p.await("the API is served")
+	_, address, _ := strings.Cut(p.said[len(p.said)-1], "address=")
+	return &served{p, address}
+}
+
+// posted is the answer to a post.
+type posted struct {
+	status   int
+	replayed bool
+	job      string // its number and key
+}
+
+// post asks for a job under a key. A server that dies meanwhile is an error.
+func (s *served) post(key, id string) (posted, error) {
+	r, err := http.NewRequest(http.MethodPost, "http://"+s.address+"/v1/jobs", strings.NewReader(fmt.Sprintf(`{"source": "shop", "vars": {"id": %q}}`, id)))
+	if err != nil {
+		return posted{}, err
+	}
+	r.Header.Set("Idempotency-Key", key)
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return posted{}, err
+	}
+	defer answer.Body.Close()
+	var body struct {
+		ID  uint64
+		Key string
+	}
+	err = json.NewDecoder(answer.Body).Decode(&body)
+	return posted{answer.StatusCode, answer.Header.Get("Idempotent-Replayed") == "true", fmt.Sprint(body)}, err
+}
+
+// TestPostKilled posts a job under a key to a run that is killed with SIGKILL before
+// or after a commit, and then to the next run. Both answers, where there are two,
+// name one job, which is made once; once it is collected, they change nothing.
+func TestPostKilled(t *testing.T) {
+	site := newMarket(t)
+	for _, point := range []failpoint.Point{failpoint.BeforeCommit, failpoint.AfterCommit} {
+		t.Run(string(point), func(t *testing.T) {
+			t.Parallel()
+			kills := 0
+			for n := 1; n <= 4; n++ {
+				f := newMarketFolder(t, site.URL, idle, "[server]\nlisten = \"127.0.0.1:0\"\n")
+				f.says(work)
+				if postKilled(t, f, trap{Point: point, Hit: n}) {
+					kills++
+				}
+			}
+			if t.Logf("%d kills", kills); kills == 0 {
+				t.Error("it was never killed")
+			}
+		})
+	}
+}
+
+// postKilled reports whether the run was killed.
+func postKilled(t *testing.T, f *folder, at trap) (died bool) {
+	t.Helper()
+	f.env = []string{at.env()}
+	s := f.serve()
+	first, err := s.post("mine", "3")
+	s.signal(os.Interrupt) // it may be dead by now
+	died = s.exit() == -1
+	f.env = nil
+	if !died && err != nil {
+		t.Fatal(err)
+	}
+	var before string
+	for range 2 {
+		before = f.everything(t)
+		s := f.serve()
+		again, err := s.post("mine", "3")
+		if err != nil || first.job != "" && (!again.replayed || again.job != first.job) || again.status != http.StatusCreated {
+			t.Errorf("killed at %+v: %+v, at first %+v (%v)", at, again, first, err)
+		}
+		first = again
+		s.signal(os.Interrupt)
+		s.exit()
+		f.says(work)
+	}
+	if after := f.everything(t); after != before || strings.Count(after, "State:complete") != 1 {
+		t.Errorf("killed at %+v: the store has\n%s\nbefore:\n%s", at, after, before)
+	}
+	return died
 }
