@@ -57,6 +57,7 @@ type way struct {
 	more     string   // other sections of the config
 	commands []string // once along it
 	nothing  string   // what the last of them says when nothing is new, a pattern
+	jobs     int      // that it brings, with those of work
 }
 
 // work collects what was made, and the window that is due on a schedule.
@@ -70,20 +71,20 @@ const (
 )
 
 var ways = []way{
-	{name: "tick", source: daily, commands: []string{work}, nothing: noneDue},
-	{name: "ticks that are made up for", source: daily + `catch_up = "all"`, commands: []string{"run --once --at 2026-04-20", work}, nothing: noneDue},
-	{name: "backfill", source: daily, commands: []string{"backfill shop --from 2026-04-18 --to 2026-04-21"}, nothing: "3 windows, 0 new jobs, 9 existing"},
-	{name: "import", source: idle, commands: []string{"import shop three.csv --chunk 1"}, nothing: "3 rows, imported before on .*: nothing to do"},
-	{name: "import of a window", source: daily, commands: []string{"import shop three.csv --chunk 2 --window 2026-04-18"}, nothing: "nothing to do"},
-	{name: "submit", source: idle, commands: []string{"submit shop --var id=3"}, nothing: "^known 1 complete"},
-	{name: "submit of a window", source: daily, commands: []string{"submit shop --var id=3 --window 2026-04-18"}, nothing: "^known 1 complete"},
-	{name: "submit with a key", source: idle, commands: []string{"submit shop --var id=3 --idempotency-key mine"}, nothing: "this key came before"},
-	{name: "follow", source: idle, more: lists, commands: []string{work}, nothing: noneMade},
-	{name: "sitemap", source: "targets = \"sitemap:SITE/sitemap.xml\"\n", commands: []string{work}, nothing: noneMade},
-	{name: "window", source: daily, commands: []string{"run --once --window 2026-04-17..2026-04-19 --json"}, nothing: noneMade},
-	{name: "replace", source: daily + "write = \"replace\"\n", commands: []string{work}, nothing: noneDue},
-	{name: "append", source: daily + "write = \"append\"\n", commands: []string{"run --once --window 2026-04-18", work}, nothing: noneDue},
-	{name: "export --append", source: daily, commands: []string{work, "export shop -o shop.jsonl --append --data-only"}, nothing: "appended 0 lines"},
+	{name: "tick", source: daily, commands: []string{work}, nothing: noneDue, jobs: 3},
+	{name: "ticks that are made up for", source: daily + `catch_up = "all"`, commands: []string{"run --once --at 2026-04-20", work}, nothing: noneDue, jobs: 15},
+	{name: "backfill", source: daily, commands: []string{"backfill shop --from 2026-04-18 --to 2026-04-21"}, nothing: "3 windows, 0 new jobs, 9 existing", jobs: 12},
+	{name: "import", source: idle, commands: []string{"import shop three.csv --chunk 1"}, nothing: "3 rows, imported before on .*: nothing to do", jobs: 3},
+	{name: "import of a window", source: daily, commands: []string{"import shop three.csv --chunk 2 --window 2026-04-18"}, nothing: "nothing to do", jobs: 6},
+	{name: "submit", source: idle, commands: []string{"submit shop --var id=3"}, nothing: "^known 1 complete", jobs: 1},
+	{name: "submit of a window", source: daily, commands: []string{"submit shop --var id=3 --window 2026-04-18"}, nothing: "^known 1 complete", jobs: 4},
+	{name: "submit with a key", source: idle, commands: []string{"submit shop --var id=3 --idempotency-key mine"}, nothing: "this key came before", jobs: 1},
+	{name: "follow", source: idle, more: lists, commands: []string{work}, nothing: noneMade, jobs: 8},
+	{name: "sitemap", source: "targets = \"sitemap:SITE/sitemap.xml\"\n", commands: []string{work}, nothing: noneMade, jobs: 4},
+	{name: "window", source: daily, commands: []string{"run --once --window 2026-04-17..2026-04-19 --json"}, nothing: noneMade, jobs: 9},
+	{name: "replace", source: daily + "write = \"replace\"\n", commands: []string{work}, nothing: noneDue, jobs: 3},
+	{name: "append", source: daily + "write = \"append\"\n", commands: []string{"run --once --window 2026-04-18", work}, nothing: noneDue, jobs: 6},
+	{name: "export --append", source: daily, commands: []string{work, "export shop -o shop.jsonl --append --data-only"}, nothing: "appended 0 lines", jobs: 3},
 }
 
 const lists = `[source.lists]
@@ -188,7 +189,10 @@ func TestTwice(t *testing.T) {
 			if !regexp.MustCompile("(?m)" + w.nothing).MatchString(said) {
 				t.Errorf("the second time it says %q, want %q", said, w.nothing)
 			}
-			if after := f.everything(t); !strings.Contains(before, `"_meta"`) || after != before {
+			if n := strings.Count(before, "State:complete"); n != w.jobs {
+				t.Errorf("%d jobs are complete, want %d", n, w.jobs)
+			}
+			if after := f.everything(t); after != before {
 				t.Errorf("the second time changed the store:\n%s\nbefore:\n%s", after, before)
 			}
 		})
