@@ -239,7 +239,7 @@ func waysKills() int {
 	if os.Getenv("SEMEL_REAL") != "" {
 		return 25
 	}
-	return 3
+	return 2
 }
 
 // TestKilledOnTheWay kills each command of each way with SIGKILL, at commits and at
@@ -336,6 +336,43 @@ func (f *folder) collected(t *testing.T) string {
 	return strings.Join(lines, "") + strings.Join(slices.Sorted(strings.Lines(string(file))), "")
 }
 
+// TestImportCutShortIsTold: the rows of a window that an import was killed in stay
+// as they are until it has come to its end, and runs and status say so meanwhile.
+func TestImportCutShortIsTold(t *testing.T) {
+	f := newMarketFolder(t, newMarket(t).URL, daily+"write = \"replace\"\n", "")
+	const into = "import shop three.csv --chunk 1 --window 2026-04-18"
+	cmd := f.command(strings.Fields(into)...)
+	cmd.Env = append(cmd.Env, trap{Point: failpoint.AfterCommit, Hit: 3}.env())
+	if !killed(t, cmd, nil) {
+		t.Fatal("it was not killed")
+	}
+	rows := func() int {
+		return strings.Count(f.ok("export", "shop", "--data-only", "--window", "2026-04-18"), "\n")
+	}
+	f.says(work)
+	runs, status := f.ok("runs"), f.ok("status")
+	for _, c := range []struct{ text, want string }{
+		{runs, ` listing +import +2 .* shop:2026-04-18T15%3A00%3A00Z:-`},
+		{runs, `\n +the import of three.csv has not ended\n`},
+		{status, `\nwarning: source shop: the import of three.csv was cut short, .*: import the file again`},
+	} {
+		if !regexp.MustCompile(c.want).MatchString(c.text) {
+			t.Errorf("it says\n%s\nwant %q", c.text, c.want)
+		}
+	}
+	if n := rows(); n != 0 {
+		t.Errorf("%d rows of half an import", n)
+	}
+	f.says(into)
+	f.says(work)
+	if n := rows(); n != 6 {
+		t.Errorf("%d rows in the end, want 6", n)
+	}
+	if runs, status := f.ok("runs"), f.ok("status"); strings.Contains(runs, "import of") || strings.Contains(status, "cut short") {
+		t.Errorf("in the end it says\n%s%s", runs, status)
+	}
+}
+
 // served is a semel run that answers over the network.
 type served struct {
 	*process
@@ -388,7 +425,7 @@ func TestPostKilled(t *testing.T) {
 		t.Run(string(point), func(t *testing.T) {
 			t.Parallel()
 			kills := 0
-			for n := 1; n <= 4; n++ {
+			for n := 1; n <= 3; n++ {
 				f := newMarketFolder(t, site.URL, idle, "[server]\nlisten = \"127.0.0.1:0\"\n")
 				f.says(work)
 				if postKilled(t, f, trap{Point: point, Hit: n}) {
