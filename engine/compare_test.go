@@ -268,3 +268,26 @@ func TestGuestAndBudget(t *testing.T) {
 		}
 	})
 }
+
+// Links lead a comparison nowhere: the jobs of the past are what is compared, also
+// where the site has more pages by now.
+func TestCompareFollowsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		pages := 3
+		web := newSite(func(req *http.Request, nth int) (*http.Response, error) { return listing(pages)(req, nth) })
+		src := follower(t, "/list/1", "a.next")
+		opts := options(s, web, src)
+		runOnce(t, opts)
+		pages = 5
+		e, err := New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		done, differences := compared(t, e, Past{Source: "shop"})
+		if want := (Comparison{Jobs: 3, Same: 3}); done != want || len(differences) > 0 {
+			t.Errorf("%+v, want %+v; %q", done, want, differences)
+		}
+	})
+}

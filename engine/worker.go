@@ -266,7 +266,9 @@ func (a *attempt) commit(o outcome) error {
 func (a *attempt) completion(r result) storage.Completion {
 	c := storage.Completion{
 		Attempt: r.record, Mode: a.src.Write, Duplicates: r.output.Duplicates, Sinks: a.src.Sinks, Validator: r.validator,
-		Follow: r.follow.jobs,
+	}
+	if a.engine.guestOf == nil { // which jobs a guest collects is given
+		c.Follow = r.follow.jobs
 	}
 	if r.gone {
 		c.Attempt.ParserVersion = a.src.Rules.Version()
