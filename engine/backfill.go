@@ -39,8 +39,10 @@ func (e *Engine) Backfill(ctx context.Context, source string, from, to time.Time
 	if now := e.now(); to.After(now) {
 		to = now.Add(1)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	if !f.turn.take(ctx) { // another's may wait for a site
+		return b, context.Cause(ctx)
+	}
+	defer f.turn.free()
 	defer f.awake() // goes on with what this leaves
 	if err := e.update(ctx, func(tx *storage.Tx) error { return Register(tx, f.src.stored()) }); err != nil {
 		return b, err

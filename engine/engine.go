@@ -146,11 +146,11 @@ func (e *Engine) run(ctx context.Context, once bool) (Summary, error) {
 	group.Go(func() error {
 		err := e.enqueueAll(stop)
 		close(s.enqueued)
-		if err == nil && !once {
-			err = e.keepOffering(stop)
-		}
 		return ignoreStop(stop, err)
 	})
+	if !once {
+		group.Go(func() error { return ignoreStop(stop, e.keepOffering(stop)) })
+	}
 	group.Go(func() error {
 		defer endLoops()
 		return s.run(stop)

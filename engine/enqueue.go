@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"semel/engine/intake"
 	"semel/storage"
 )
@@ -33,18 +35,42 @@ func (e *Engine) enqueueAll(ctx context.Context) error {
 			return err
 		}
 	}
-	for i := range e.opts.Sources {
-		if err := e.enqueue(ctx, &e.opts.Sources[i]); err != nil {
-			return err
-		}
+	if err := e.enqueueEach(ctx); err != nil {
+		return err
 	}
 	e.note(func(s *Summary) { s.Offered = true })
 	return nil
 }
 
+// enqueueEach makes the jobs of one source after the other, and beside these those
+// of each sitemap: its site may take hours to give it.
+func (e *Engine) enqueueEach(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	var local []*Source
+	for i := range e.opts.Sources {
+		src := &e.opts.Sources[i]
+		if src.Targets.Kind != intake.Sitemap {
+			local = append(local, src)
+			continue
+		}
+		group.Go(func() error { return e.enqueue(ctx, src) })
+	}
+	group.Go(func() error {
+		for _, src := range local {
+			if err := e.enqueue(ctx, src); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
 func (e *Engine) enqueue(ctx context.Context, src *Source) error {
+	f := e.feeds[src.Name]
+	defer close(f.begun)
 	if !e.opts.Window.IsZero() {
-		if err := e.openWindows(ctx, src, storage.RunWindow, e.opts.Window.Starts(src.Schedule)); err != nil {
+		if err := f.open(ctx, storage.RunWindow, e.opts.Window.Starts(src.Schedule)); err != nil {
 			return err
 		}
 	} else if src.Schedule == nil {
@@ -52,7 +78,7 @@ func (e *Engine) enqueue(ctx context.Context, src *Source) error {
 			return err
 		}
 	}
-	return e.feeds[src.Name].work(ctx)
+	return f.work(ctx)
 }
 
 // enqueueOnce makes a job without a window of each target.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"semel/engine/intake"
@@ -30,30 +29,32 @@ const (
 // and makes jobs of them window by window. Both go on where a crash has cut them
 // short.
 type feed struct {
-	e    *Engine
-	src  *Source
-	wake chan struct{} // holds one: there may be a list
-	wait time.Duration // before targets that could not be read are tried again; 0: they could
+	e     *Engine
+	src   *Source
+	begun chan struct{} // closed once what was due at the start has been offered: run waits for it
+	wake  chan struct{} // holds one: there may be a list
 
-	mu sync.Mutex // held by who works on the lists, or opens them for more windows than one transaction takes
+	turn  slots         // one: of who works on the lists, or opens them for more windows than one transaction takes
+	wait  time.Duration // before targets that could not be read are tried again; 0: they could
+	retry *time.Timer   // awakes run then; nil: all could be read so far
 }
 
 func newFeed(e *Engine, src *Source) *feed {
-	return &feed{e: e, src: src, wake: make(chan struct{}, 1)}
+	return &feed{e: e, src: src, begun: make(chan struct{}), wake: make(chan struct{}, 1), turn: make(slots, 1)}
 }
 
 // run works on the lists whenever there may be some, until ctx ends.
 func (f *feed) run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-f.begun:
+	}
 	for {
-		var retry <-chan time.Time
-		if f.wait > 0 {
-			retry = time.After(f.wait)
-		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-f.wake:
-		case <-retry:
 		}
 		if err := f.work(ctx); err != nil {
 			return err
@@ -70,13 +71,18 @@ func (f *feed) awake() {
 }
 
 // work works on all lists there are. Targets that cannot be read are told, and
-// noted for run.
+// run is awakened for them later.
 func (f *feed) work(ctx context.Context) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	if !f.turn.take(ctx) {
+		return context.Cause(ctx)
+	}
+	defer f.turn.free()
 	select {
 	case <-f.wake: // for what is found now
 	default:
+	}
+	if f.retry != nil {
+		f.retry.Stop()
 	}
 	err := f.workLists(ctx, f.e.tally(f.src))
 	if !errors.Is(err, errUnreadable) {
@@ -85,10 +91,11 @@ func (f *feed) work(ctx context.Context) error {
 	}
 	f.e.badFile(f.src, err)
 	f.wait = min(max(2*f.wait, firstRetry), lastRetry)
+	f.retry = time.AfterFunc(f.wait, f.awake)
 	return nil
 }
 
-// workLists is work for who holds the mutex. One list that cannot be read holds
+// workLists is work for whose turn it is. One list that cannot be read holds
 // back none that was.
 func (f *feed) workLists(ctx context.Context, t tally) error {
 	var lists []*storage.List
@@ -113,19 +120,21 @@ func (f *feed) workLists(ctx context.Context, t tally) error {
 
 // workList reads a list, gives it to the windows that want it, and forgets it.
 func (f *feed) workList(ctx context.Context, l *storage.List, t tally) error {
-	r, err := f.nextRun(l)
-	if err == nil && !l.Whole {
-		err = f.read(ctx, l, r.Key.Window, t)
-	}
-	for err == nil {
-		if err = f.makeChunk(ctx, l, r, t); err == nil {
-			r, err = f.nextRun(l)
+	for {
+		r, err := f.nextRun(l)
+		if errors.Is(err, storage.ErrNotFound) {
+			return f.drop(ctx, l)
+		}
+		if err == nil && !l.Whole {
+			err = f.read(ctx, l, r.Key.Window, t)
+		}
+		if err == nil {
+			err = f.makeChunk(ctx, l, r, t)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	if !errors.Is(err, storage.ErrNotFound) {
-		return err
-	}
-	return f.drop(ctx, l)
 }
 
 // nextRun is the run of the next window that wants a list. Error: ErrNotFound.
@@ -250,6 +259,15 @@ func (f *feed) change(ctx context.Context, l *storage.List, fn func(*storage.Tx)
 		return fmt.Errorf("keeping targets of %s: %w", f.src.Name, err)
 	}
 	return nil
+}
+
+// open is openWindows for the feed's source, when it is its turn.
+func (f *feed) open(ctx context.Context, kind storage.RunKind, windows []time.Time) error {
+	if !f.turn.take(ctx) {
+		return context.Cause(ctx)
+	}
+	defer f.turn.free()
+	return f.e.openWindows(ctx, f.src, kind, windows)
 }
 
 // openWindows opens one list for windows of a source. Those that have one that is

@@ -226,3 +226,45 @@ func TestSitemapStops(t *testing.T) {
 		}
 	})
 }
+
+// A site that keeps its sitemap to itself holds back neither the targets of other
+// sources nor their ticks, nor whoever gives up waiting for it.
+func TestSitemapHoldsNothingBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
+			if req.URL.Path == "/sitemap.xml" {
+				<-req.Context().Done()
+				return nil, req.Context().Err()
+			}
+			return product(req.URL.Path), nil
+		})
+		slow, hourly := sitemapSource(t), scheduled(t, 1, "0 * * * *", "", CatchUpLatest)
+		slow.Name, slow.Schedule = "slow", hourly.Schedule
+		opts := options(s, web, slow, hourly)
+		e, err := New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			_, err := e.Run(ctx)
+			ended <- err
+		}()
+		time.Sleep(time.Minute)
+		wantWindows(t, s, "01T00:00 1")
+		impatient, giveUp := context.WithTimeout(ctx, time.Second)
+		defer giveUp()
+		if _, err := e.Backfill(impatient, "slow", listedWindow, listedWindow.Add(time.Hour), nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("backfill: %v", err)
+		}
+		time.Sleep(time.Hour)
+		wantWindows(t, s, "01T00:00 1", "01T01:00 1")
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
