@@ -232,21 +232,7 @@ func windowOf(src *config.Source, text string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	if src.Schedule == nil {
-		return w.Starts(nil)[0], nil
-	}
-	var start time.Time
-	from, to := w.Range(src.Schedule)
-	for tick := range src.Schedule.Ticks(from, to) {
-		if !start.IsZero() {
-			return time.Time{}, fmt.Errorf("window %q: the schedule has more than one there: name it by an instant in it", text)
-		}
-		start = tick
-	}
-	if start.IsZero() {
-		return time.Time{}, fmt.Errorf("window %q: the schedule has none there", text)
-	}
-	return start, nil
+	return w.Start(src.Schedule)
 }
 
 const (

@@ -56,8 +56,9 @@ func (a *app) importFile(ctx context.Context, r api.ImportRequest, path string) 
 	if _, ok := intake.KindOf(path); !ok {
 		return usage("a .csv file has a header row of variables, a .jsonl file an object a line, a .txt file a URL a line", "%s ends in none of .csv, .jsonl and .txt", path)
 	}
-	if _, err := intake.ParseWindow(r.Window); r.Window != "" && err != nil {
-		return usage("", "--window: %w", err)
+	window, err := intake.ParseWindow(r.Window)
+	if r.Window != "" && err != nil {
+		return usage("", "--%w", err)
 	}
 	if r.Path, err = filepath.Abs(path); err != nil {
 		return err
@@ -69,7 +70,11 @@ func (a *app) importFile(ctx context.Context, r api.ImportRequest, path string) 
 	if err != nil {
 		return err
 	}
-	if _, err := findSource(c, r.Source); err != nil {
+	src, err := findSource(c, r.Source)
+	if err != nil {
+		return err
+	}
+	if err := checkWindow([]*config.Source{src}, window); err != nil {
 		return err
 	}
 	tuneRuntime(a.getenv)

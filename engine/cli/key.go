@@ -84,14 +84,13 @@ func oneWindow(s *config.Source, text string) (start time.Time, err error) {
 		return start, nil
 	}
 	window, err := intake.ParseWindow(text)
+	if err == nil {
+		start, err = window.Start(s.Schedule)
+	}
 	if err != nil {
-		return start, usage("", "%v", err)
+		return start, usage("", "--%w", err)
 	}
-	starts := window.Starts(s.Schedule)
-	if len(starts) != 1 {
-		return start, usage("name an instant in one of them", "the schedule of %s has %s in %s", s.Name, count(len(starts), "window"), text)
-	}
-	return starts[0], nil
+	return start, nil
 }
 
 func (a *app) keyText(job intake.Job, parts []intake.KeyPart) error {

@@ -3,13 +3,11 @@ package cli
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"semel/engine/api"
 	"semel/engine/config"
-	"semel/engine/intake"
 	"semel/storage"
 )
 
@@ -35,11 +33,6 @@ happened to the job meanwhile; the same key for another target is refused.
 	}, func(ctx context.Context, args []string) (err error) {
 		if cmd.Flags().Changed(keyFlag) && !storage.ValidIdempotencyKey(s.IdempotencyKey) {
 			return usage("", "--%s must be 1 to %d printable ASCII characters", keyFlag, storage.MaxIdempotencyKey)
-		}
-		if s.Window != "" {
-			if _, err := intake.ParseWindow(s.Window); err != nil {
-				return usage("", "--%w", err)
-			}
 		}
 		if s.Vars, err = target.submitted(); err != nil {
 			return err
@@ -77,7 +70,11 @@ func (a *app) submit(ctx context.Context, s api.Submission, target *targetFlags)
 	if err != nil {
 		return err
 	}
-	if _, err := target.job(src, time.Time{}); err != nil { // here, so that a mistake makes no store
+	window, err := oneWindow(src, s.Window) // here, so that a mistake makes no store
+	if err != nil {
+		return err
+	}
+	if _, err := target.job(src, window); err != nil {
 		return err
 	}
 	return withService(ctx, c, true, storage.Options{}, func(c *config.Config, service api.Service) error {

@@ -98,6 +98,25 @@ func (w WindowArg) Starts(s *cron.Schedule) []time.Time {
 	return nil
 }
 
+// Start is the start of the one window that it names with a schedule (nil:
+// none). It is an error where there is none, or more than one.
+func (w WindowArg) Start(s *cron.Schedule) (start time.Time, err error) {
+	if s == nil {
+		return w.from, nil
+	}
+	from, to := w.Range(s)
+	for tick := range s.Ticks(from, to) {
+		if !start.IsZero() {
+			return time.Time{}, fmt.Errorf("window %q: the schedule has more than one there: name it by an instant in it", w.text)
+		}
+		start = tick
+	}
+	if start.IsZero() {
+		err = fmt.Errorf("window %q: the schedule has none there", w.text)
+	}
+	return start, err
+}
+
 // Range is [from, to), in which the windows begin that are meant among those that
 // are there.
 func (w WindowArg) Range(s *cron.Schedule) (from, to time.Time) {
