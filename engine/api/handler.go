@@ -450,22 +450,40 @@ func parseFilter(query url.Values) (f JobFilter, err error) {
 		case "source":
 			f.Source = value
 		case "state":
-			f.State = storage.JobState(value)
+			f.State, err = oneOf(name, storage.JobState(value), storage.JobStates)
 		case "category":
-			f.Category = storage.Category(value)
+			f.Category, err = oneOf(name, storage.Category(value), storage.Categories)
 		case "window":
 			if f.Window, err = intake.ParseWindow(value); err != nil {
-				return f, fmt.Errorf("%w: %w", ErrBadRequest, err)
+				err = fmt.Errorf("%w: %w", ErrBadRequest, err)
 			}
 		case "limit":
-			if f.Limit, err = strconv.Atoi(value); err != nil || f.Limit < 0 {
-				return f, fmt.Errorf("%w: limit is a number of at least 0 (got %q)", ErrBadRequest, value)
-			}
+			f.Limit, err = parseLimit(value)
 		default:
-			return f, unknownParameter(name)
+			err = unknownParameter(name)
+		}
+		if err != nil {
+			return f, err
 		}
 	}
 	return f, nil
+}
+
+// oneOf refuses a word that would match nothing; "" is any.
+func oneOf[T ~string](name string, word T, known []T) (T, error) {
+	if word != "" && !slices.Contains(known, word) {
+		return "", fmt.Errorf("%w: there is no %s %q", ErrBadRequest, name, word)
+	}
+	return word, nil
+}
+
+// parseLimit reads how many rows a list may have; 0: no limit.
+func parseLimit(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%w: limit is a number of at least 0 (got %q)", ErrBadRequest, text)
+	}
+	return n, nil
 }
 
 // parseEstimate reads of how many targets an estimate is wanted; 0: of none.
@@ -506,7 +524,8 @@ func selection(w *response, r *http.Request) (s Selection, err error) {
 	if (len(s.Refs) == 0) == (s.Source == "") || len(s.Refs) > 0 && (s.Category != "" || !s.To.IsZero()) || s.From.IsZero() != s.To.IsZero() {
 		return s, fmt.Errorf("%w: name either refs, or a source, with a category and with from and to if you like", ErrBadRequest)
 	}
-	return s, nil
+	_, err = oneOf("category", s.Category, storage.Categories)
+	return s, err
 }
 
 // Errors of a body.

@@ -228,11 +228,12 @@ func parseRunFilter(query url.Values) (f RunFilter, err error) {
 		case "source":
 			f.Source = value
 		case "limit":
-			if f.Limit, err = strconv.Atoi(value); err != nil || f.Limit < 0 {
-				return f, fmt.Errorf("%w: limit must be a number from 0 (got %q)", ErrBadRequest, value)
-			}
+			f.Limit, err = parseLimit(value)
 		default:
-			return f, unknownParameter(name)
+			err = unknownParameter(name)
+		}
+		if err != nil {
+			return f, err
 		}
 	}
 	return f, nil

@@ -151,7 +151,7 @@ func TestReviewRuns(t *testing.T) {
 func TestRunsRefused(t *testing.T) {
 	h := NewHandler(local(t), "")
 	for path, want := range map[string]string{
-		"/v1/runs?limit=-1":       "limit must be a number from 0",
+		"/v1/runs?limit=-1":       "limit is a number of at least 0",
 		"/v1/runs?odd=1":          "unknown parameter",
 		"/v1/runs?source=nothing": "unknown source",
 	} {

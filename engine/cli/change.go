@@ -53,9 +53,10 @@ parser.version. Every page is fetched again, which costs what it costs.
 
 func (a *app) retry(ctx context.Context, s api.Selection, window string) func(*config.Config, api.Service) error {
 	return func(c *config.Config, service api.Service) error {
+		var w intake.WindowArg
 		if window != "" {
-			w, err := intake.ParseWindow(window)
-			if err != nil {
+			var err error
+			if w, err = intake.ParseWindow(window); err != nil {
 				return usage("", "%w", err)
 			}
 			s.From, s.To = rangeOf(c, s.Source, w)
@@ -64,7 +65,7 @@ func (a *app) retry(ctx context.Context, s api.Selection, window string) func(*c
 			if err := service.Retry(ctx, s, each); err != nil || s.Source == "" || s.Category != "" {
 				return err
 			}
-			return a.tellLeftOut(ctx, c, service, s)
+			return a.tellLeftOut(ctx, c, service, s, w)
 		})(c, service)
 	}
 }
@@ -77,10 +78,10 @@ func rangeOf(c *config.Config, source string, w intake.WindowArg) (from, to time
 	return w.Range(nil)
 }
 
-// tellLeftOut says how many jobs a retry of a whole source has left alone since
-// their requests must not be sent again by themselves.
-func (a *app) tellLeftOut(ctx context.Context, c *config.Config, service api.Service, s api.Selection) error {
-	left := api.JobFilter{Source: s.Source, State: storage.StateFailed, Category: storage.CategoryUnsafeToRepeat}
+// tellLeftOut says how many jobs a retry of a whole source, or of windows of it,
+// has left alone since their requests must not be sent again by themselves.
+func (a *app) tellLeftOut(ctx context.Context, c *config.Config, service api.Service, s api.Selection, w intake.WindowArg) error {
+	left := api.JobFilter{Source: s.Source, State: storage.StateFailed, Category: storage.CategoryUnsafeToRepeat, Window: w}
 	n, err := countJobs(ctx, service, left)
 	if n > 0 {
 		a.notef("%s left out as %s: look at the site whether their requests have arrived, then name them, or --category %s", count(n, "job"), left.Category, left.Category)
@@ -89,7 +90,7 @@ func (a *app) tellLeftOut(ctx context.Context, c *config.Config, service api.Ser
 	if err != nil || !s.Recollect || src != nil && src.Repeatable() {
 		return err
 	}
-	if n, err = countJobs(ctx, service, api.JobFilter{Source: s.Source, State: storage.StateComplete}); n > 0 {
+	if n, err = countJobs(ctx, service, api.JobFilter{Source: s.Source, State: storage.StateComplete, Window: w}); n > 0 {
 		a.notef("%s left out: a request of theirs must not be repeated, or their source is not in the config; name those that are meant", count(n, "complete job"))
 	}
 	return err
