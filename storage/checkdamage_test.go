@@ -1156,8 +1156,8 @@ func flipByte(path string, at int) error {
 
 // The keys of damagedStore, and where they stand under their jobs.
 var (
-	keyMade, keyFound = []byte("made"), []byte("found")
-	madeUnder         = idempotencyJobKey(jobFailed, "made")
+	keyMade   = []byte("made")
+	madeUnder = idempotencyJobKey(jobFailed, "made")
 )
 
 func changeIdempotency(key []byte, change func(*idempotencyRecord)) func(*Tx) error {
@@ -1210,9 +1210,6 @@ var idempotencyDamage = []damage{
 	}},
 	{"made at another time", changeIdempotency(keyMade, func(r *idempotencyRecord) { r.at = r.at.Add(1e9) }), []Breach{
 		{"idem", keyMade, "job 5 was not made when it says"},
-	}},
-	{"older than its job", changeIdempotency(keyFound, func(r *idempotencyRecord) { r.at = noTime }), []Breach{
-		{"idem", keyFound, "job 4 was not made when it says"},
 	}},
 	{"not under its job", remove(bucketIdempotencyJob, madeUnder), []Breach{
 		{"idem", keyMade, "it is missing in bucket idemjob, under job 5"},

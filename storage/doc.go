@@ -89,8 +89,8 @@
 //   - Prune deletes no job without a window, none that is open, has staged rows,
 //     is what an observation came from or what an idempotency key leads to, and no
 //     event that a sink waits for.
-//   - An idempotency key leads to a job that is there, no younger than the key,
-//     and as old where the key's first request made it.
+//   - An idempotency key leads to a job that is there, and that is as old as
+//     the key where its first request made it.
 //   - An observation is written only by the commit that completes its job, or
 //     its run (WriteReplace): an attempt of that job completed with its page and
 //     its version of the rules.

@@ -176,8 +176,8 @@ func (tx *Tx) forgetKey(k, v []byte) error {
 	return tx.remove(bucketIdempotency, k)
 }
 
-// idempotencyKeys wants each to lead to a job that was there when it came, and
-// to be found by it.
+// idempotencyKeys wants each to lead to a job, as old as the key where that made
+// it, and to be found by it.
 func (c *checker) idempotencyKeys() {
 	found := 0
 	c.each(bucketIdempotency, func(k, v []byte) {
@@ -207,7 +207,7 @@ func (c *checker) keyOfJob(k []byte, r idempotencyRecord) {
 	case isNotFound(err):
 		c.breach(bucketIdempotency, k, "there is no job %d", r.job)
 	case err != nil: // told with the jobs
-	case r.made && !j.Created.Equal(r.at), j.Created.After(r.at):
+	case r.made && !j.Created.Equal(r.at):
 		c.breach(bucketIdempotency, k, "job %d was not made when it says", r.job)
 	}
 }

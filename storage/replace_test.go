@@ -468,3 +468,21 @@ func TestPruneSparesStaged(t *testing.T) {
 	prune(1)
 	wantRows(t, s, "p=1 1 a")
 }
+
+// A clock that is set back makes what came later look older, which is no damage.
+func TestCheckAfterClockSetBack(t *testing.T) {
+	now := replaceWindow
+	s := storagetest.OpenAt(t, filepath.Join(t.TempDir(), "semel.db"), storage.Options{NoSync: true, Now: func() time.Time { return now }})
+	back := func() { now = now.Add(-time.Hour) }
+	run := offer(t, s, replaceWindow, "x")
+	round(t, s, map[string][]string{"x": {"a=1"}})
+	back()
+	again(t, s, run)
+	round(t, s, map[string][]string{"x": {"a=2"}})
+	storagetest.Check(t, s)
+	back()
+	if _, err := submit(t, s, jobsIn(replaceWindow, "x")[0], "late", 1); err != nil {
+		t.Fatal(err)
+	}
+	storagetest.Check(t, s)
+}
