@@ -264,12 +264,14 @@ func summaryText(s engine.Summary) string {
 		n    int
 		text string
 	}{
-		{s.Open, "left"}, {s.Retried, "retried"}, {s.New, "new"}, {s.Known, "known before"},
-		{s.BadRows, "bad targets"}, {s.BadFiles, "unreadable target files"}, {s.Released, "handed back"},
-		{s.Held, "runs held"}, {s.Rescued, "taken back from a dead worker"}, {s.Stale, "too late"},
+		{s.Open, fmt.Sprint(s.Open, " left")}, {s.Retried, fmt.Sprint(s.Retried, " retried")},
+		{s.New, fmt.Sprint(s.New, " new")}, {s.Known, fmt.Sprint(s.Known, " known before")},
+		{s.BadRows, count(s.BadRows, "bad target")}, {s.BadFiles, count(s.BadFiles, "unreadable target file")},
+		{s.Released, fmt.Sprint(s.Released, " handed back")}, {s.Held, count(s.Held, "run") + " held"},
+		{s.Rescued, fmt.Sprint(s.Rescued, " taken back from a dead worker")}, {s.Stale, fmt.Sprint(s.Stale, " too late")},
 	} {
 		if p.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.text))
+			parts = append(parts, p.text)
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -181,7 +181,7 @@ func (a *app) historyText(c *config.Config, name string, s api.SourceStatus) {
 	if s.Cost != nil {
 		a.row("cost", "%s%s", s.Cost, per(s.Complete, ", %s per complete job", s.CostPerComplete))
 	}
-	a.row("rows", "%s, %d unchanged, %d duplicates rejected", count(s.Observations, "observation"), s.Unchanged, s.DuplicatesRejected)
+	a.row("rows", "%s, %d unchanged, %s rejected", count(s.Observations, "observation"), s.Unchanged, count(s.DuplicatesRejected, "duplicate"))
 	if s.Recovered+s.CompletedAfterRecovery+s.StaleCommits > 0 {
 		a.row("recovery", "%s taken back, %s completed after that, %s dropped",
 			count(s.Recovered, "lease"), count(s.CompletedAfterRecovery, "job"), count(s.StaleCommits, "late outcome"))
