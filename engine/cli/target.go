@@ -76,16 +76,20 @@ func (t *targetFlags) job(s *config.Source, window time.Time) (intake.Job, error
 	}
 	job, err := s.Job(target, window)
 	if err != nil {
-		return intake.Job{}, targetFault(s, err)
+		return intake.Job{}, targetFault(s, target, err)
 	}
 	return job, nil
 }
 
 // targetFault is the fault of a target that cannot become a job.
-func targetFault(s *config.Source, err error) error {
+func targetFault(s *config.Source, target intake.Target, err error) error {
 	var bad *intake.RowError
-	if errors.As(err, &bad) {
-		return &fault{exitFailed, fmt.Errorf("target of source %s: %w", s.Name, err), "give what is missing with --var NAME=VALUE"}
+	if !errors.As(err, &bad) {
+		return err
 	}
-	return err
+	hint := "give what is missing with --var NAME=VALUE"
+	if target.URL != "" {
+		hint = "give another --url URL, or the target by --var NAME=VALUE"
+	}
+	return &fault{exitFailed, fmt.Errorf("target of source %s: %w", s.Name, err), hint}
 }

@@ -95,7 +95,7 @@ func (a *app) try(ctx context.Context, name string, flags *targetFlags, file str
 	defer e.Close()
 	t, err := a.execTrial(ctx, e, c, s, target, file)
 	if err != nil {
-		return targetFault(s, err)
+		return targetFault(s, target, err)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
