@@ -40,8 +40,8 @@ RUN is a run's number or its key.
 		Example: "  semel runs\n  semel runs list --source catalog --json\n  semel runs release 12",
 		Args:    exactArgs(),
 	}, func(ctx context.Context, _ []string) error { return a.listRuns(ctx, f) })
-	cmd.AddCommand(a.listRunsCommand(&f), a.changeRunCommand("release", "Replace the rows of a window by those of its run, whatever that is held for", api.Service.ReleaseRun),
-		a.changeRunCommand("discard", "Drop the new rows of a run that is held", api.Service.DiscardRun))
+	cmd.AddCommand(a.listRunsCommand(&f), a.changeRunCommand("release", "released", "Replace the rows of a window by those of its run, whatever that is held for", api.Service.ReleaseRun),
+		a.changeRunCommand("discard", "discarded", "Drop the new rows of a run that is held", api.Service.DiscardRun))
 	return cmd
 }
 
@@ -59,7 +59,7 @@ func (a *app) listRunsCommand(f *api.RunFilter) *cobra.Command {
 	return cmd
 }
 
-func (a *app) changeRunCommand(verb, short string, change func(api.Service, context.Context, string) (api.Run, error)) *cobra.Command {
+func (a *app) changeRunCommand(verb, done, short string, change func(api.Service, context.Context, string) (api.Run, error)) *cobra.Command {
 	return a.command(&cobra.Command{
 		Use:   verb + " RUN",
 		Short: short,
@@ -80,7 +80,7 @@ RUN is its number or its key.
 			if a.json {
 				return a.line(r)
 			}
-			a.printf("%sd %d %s\n", verb, r.ID, r.Key)
+			a.printf("%s %d %s\n", done, r.ID, r.Key)
 			return nil
 		})
 	})
