@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"semel/engine/intake"
@@ -29,7 +28,7 @@ func (e *Engine) Works(source string) bool { return e.sources[source] != nil }
 // begun. It works none. bad hears of each target that cannot become a job. Cut
 // short, the same call again goes on. It may run beside Run. The source must be one
 // of the engine's. Errors:
-// ErrNoSchedule, and that of targets that cannot be read; their windows then stay
+// ErrNoSchedule, intake.ErrTooManyWindows, and that of targets that cannot be read; their windows then stay
 // open, and are made when they can be.
 func (e *Engine) Backfill(ctx context.Context, source string, from, to time.Time, bad func(*intake.RowError)) (b Backfilled, err error) {
 	f := e.feeds[source]
@@ -39,6 +38,10 @@ func (e *Engine) Backfill(ctx context.Context, source string, from, to time.Time
 	if now := e.now(); to.After(now) {
 		to = now.Add(1)
 	}
+	windows, err := intake.Windows(f.src.Schedule, from, to)
+	if err != nil {
+		return b, fmt.Errorf("backfill of %s: %w", source, err)
+	}
 	if !f.turn.take(ctx) { // another's may wait for a site
 		return b, context.Cause(ctx)
 	}
@@ -47,7 +50,6 @@ func (e *Engine) Backfill(ctx context.Context, source string, from, to time.Time
 	if err := e.update(ctx, func(tx *storage.Tx) error { return Register(tx, f.src.stored()) }); err != nil {
 		return b, err
 	}
-	windows := slices.Collect(f.src.Schedule.Ticks(from, to))
 	b.Windows = len(windows)
 	if err := e.openWindows(ctx, f.src, storage.RunBackfill, windows); err != nil {
 		return b, err

@@ -70,7 +70,11 @@ func (e *Engine) enqueue(ctx context.Context, src *Source) error {
 	f := e.feeds[src.Name]
 	defer close(f.begun)
 	if !e.opts.Window.IsZero() {
-		if err := f.open(ctx, storage.RunWindow, e.opts.Window.Starts(src.Schedule)); err != nil {
+		windows, err := e.opts.Window.Starts(src.Schedule)
+		if err != nil {
+			return err
+		}
+		if err := f.open(ctx, storage.RunWindow, windows); err != nil {
 			return err
 		}
 	} else if src.Schedule == nil {

@@ -61,7 +61,7 @@ func Register(tx *storage.Tx, sources ...storage.Source) error {
 		was, err := tx.Source(now.Name)
 		switch {
 		case err == nil:
-			for _, what := range guarded(was, now) {
+			for _, what := range Guarded(was, now) {
 				guards = append(guards, Guard{now.Name, what})
 			}
 		case !errors.Is(err, storage.ErrNotFound):
@@ -85,16 +85,16 @@ func Accept(tx *storage.Tx, now storage.Source) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	changes := guarded(was, now)
+	changes := Guarded(was, now)
 	if now.Version > was.Version {
 		changes = append(changes, fmt.Sprintf("parser.version has been raised from %d to %d", was.Version, now.Version))
 	}
 	return changes, tx.PutSource(now)
 }
 
-// guarded are the changes of a source that would make observations a second
+// Guarded are the changes of a source that stop it (nil: none): they would make observations a second
 // time, leave some out, or mix those of different rules.
-func guarded(was, now storage.Source) []string {
+func Guarded(was, now storage.Source) []string {
 	var changes []string
 	if was.Identity != now.Identity {
 		changes = append(changes, "what makes its job keys has changed"+fromTo(was.IdentityText, now.IdentityText)+": targets collected before would be collected again, under new keys")

@@ -101,18 +101,18 @@ type Imported struct {
 // Run imports the file. When ctx ends it stops behind the chunk under way, with
 // the cause. Errors: those of the file and the store.
 func (im *Importer) Run(ctx context.Context) (Imported, error) {
+	info, err := os.Stat(im.Path) // before it is opened: to open a pipe is to wait for its writer
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file: it is read twice", im.Path)
+	}
+	if err != nil {
+		return Imported{}, fmt.Errorf("opening targets: %w", err)
+	}
 	file, err := os.Open(im.Path)
 	if err != nil {
 		return Imported{}, fmt.Errorf("opening targets: %w", err)
 	}
 	defer file.Close() //nolint:errcheck // nothing was written
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file: it is read twice", im.Path)
-	}
-	if err != nil {
-		return Imported{}, err
-	}
 	s, err := im.survey(ctx, file, info.Size())
 	if err != nil {
 		return Imported{}, err

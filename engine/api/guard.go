@@ -40,6 +40,18 @@ func stored(src *config.Source) storage.Source {
 // *engine.GuardError.
 func guard(tx *storage.Tx, src *config.Source) error { return engine.Register(tx, stored(src)) }
 
+// guardWarnings are for a source that run would not work as the config has it.
+func (l *Local) guardWarnings(was storage.Source) (list []string) {
+	src := l.Config.Source(was.Name)
+	if src == nil {
+		return nil
+	}
+	for _, what := range engine.Guarded(was, stored(src)) {
+		list = append(list, fmt.Sprintf("source %s: %s; semel run stops until it is taken back or accepted: semel accept %s", was.Name, what, was.Name))
+	}
+	return list
+}
+
 // Accept implements Service.
 func (l *Local) Accept(ctx context.Context, r AcceptRequest) (AcceptResult, error) {
 	src := l.Config.Source(r.Source)

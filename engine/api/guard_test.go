@@ -16,7 +16,6 @@ import (
 	"semel/engine"
 	"semel/engine/config"
 	"semel/engine/intake"
-	"semel/parser"
 	"semel/storage"
 )
 
@@ -24,11 +23,7 @@ import (
 func localWithRules(t *testing.T, version int) *Local {
 	t.Helper()
 	l := local(t)
-	rules, err := parser.Compile(parser.Spec{Version: version, Fields: []parser.Field{{Name: "n", Rule: parser.Rule{Var: "n"}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Config.Sources[0].Rules, l.Config.Sources[0].ParserVersion = rules, version
+	l.Config.Sources[0].Rules, l.Config.Sources[0].ParserVersion = rules(t, version), version
 	l.Config.Sources[0].IdentityText = "identity: target"
 	return l
 }

@@ -123,7 +123,10 @@ func (r *ImportRequest) windows(s *config.Source) ([]time.Time, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadRequest, err)
 	}
-	starts := w.Starts(s.Schedule)
+	starts, err := w.Starts(s.Schedule)
+	if err != nil {
+		return nil, err
+	}
 	if len(starts) == 0 {
 		return nil, fmt.Errorf("%w: the schedule of source %s has no window in %s", ErrBadRequest, s.Name, r.Window)
 	}

@@ -207,6 +207,7 @@ func (l *Local) Status(_ context.Context, estimate int64) (Status, error) {
 		names := make([]string, 0, len(stored)+len(l.Config.Sources))
 		for _, src := range stored {
 			names = append(names, src.Name)
+			s.Warnings = append(s.Warnings, l.guardWarnings(src)...)
 		}
 		for i := range l.Config.Sources {
 			names = append(names, l.Config.Sources[i].Name)

@@ -17,6 +17,7 @@ import (
 	"semel/engine"
 	"semel/engine/config"
 	"semel/engine/intake"
+	"semel/parser"
 	"semel/storage"
 	"semel/storage/storagetest"
 )
@@ -28,9 +29,18 @@ func local(t *testing.T) *Local {
 		Store: storagetest.Open(t),
 		Config: &config.Config{
 			Engine:  config.Engine{Lease: time.Minute},
-			Sources: []config.Source{{Source: intake.Source{Name: "shop"}}},
+			Sources: []config.Source{{Source: intake.Source{Name: "shop"}, Rules: rules(t, 1)}},
 		},
 	}
+}
+
+func rules(t *testing.T, version int) *parser.Rules {
+	t.Helper()
+	rules, err := parser.Compile(parser.Spec{Version: version, Fields: []parser.Field{{Name: "n", Rule: parser.Rule{Var: "n"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
 }
 
 func update(t *testing.T, l *Local, fn func(*storage.Tx) error) {

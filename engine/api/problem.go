@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"semel/engine"
+	"semel/engine/intake"
 	"semel/storage"
 )
 
@@ -42,6 +43,7 @@ type sentinel struct {
 var sentinels = []sentinel{
 	{"bad_request", http.StatusBadRequest, ErrBadRequest},
 	{"no_schedule", http.StatusBadRequest, engine.ErrNoSchedule},
+	{"too_many_windows", http.StatusBadRequest, intake.ErrTooManyWindows},
 	{"unknown_source", http.StatusNotFound, ErrUnknownSource},
 	{"other_config", http.StatusConflict, ErrOtherConfig},
 	{"guard", http.StatusConflict, engine.ErrGuard},

@@ -23,7 +23,7 @@ import (
 func checkAppend(r api.ExportRequest, path string) error {
 	const alone = "a file that is appended to gets every change as it comes: export with a window, the latest or a table to another file"
 	switch {
-	case path == "":
+	case path == "", path == "-":
 		return usage("say -o FILE", "--append needs a file")
 	case r.Window != "":
 		return usage(alone, "--append does not go with --window")

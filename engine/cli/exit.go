@@ -17,6 +17,7 @@ import (
 	"semel/engine"
 	"semel/engine/api"
 	"semel/engine/config"
+	"semel/engine/intake"
 	"semel/storage"
 )
 
@@ -93,6 +94,8 @@ func classify(err error) *fault {
 		return &fault{exitFailed, err, "wait until that import has ended: semel status shows its jobs; what it has made is known to a later one"}
 	case errors.Is(err, engine.ErrNoSchedule):
 		return &fault{exitUsage, err, "give it one in the config, or collect it for a window with semel run --once --window"}
+	case errors.Is(err, intake.ErrTooManyWindows):
+		return &fault{exitUsage, err, "check the times, or make it in parts"}
 	case errors.Is(err, api.ErrSilent):
 		return &fault{exitStore, err, "is it stopped or stuck? end it, with kill -9 if need be (nothing that was committed is lost), and start semel run again"}
 	case errors.Is(err, api.ErrCut):

@@ -67,12 +67,12 @@ func (a *app) exportCommand() *cobra.Command {
 				return err
 			}
 			return a.writing(ctx, a.appendFile(ctx, r, path))
-		case path == "":
+		case path == "", path == "-":
 			return a.reading(ctx, a.exportOut(ctx, r))
 		}
 		return a.reading(ctx, a.exportFile(ctx, r, path))
 	})
-	cmd.Flags().StringVarP(&path, "output", "o", "", "write to this `FILE`, with a manifest beside it")
+	cmd.Flags().StringVarP(&path, "output", "o", "", "write to this `FILE`, with a manifest beside it; - is stdout")
 	cmd.Flags().BoolVar(&appends, "append", false, "add to FILE what is new since the last time")
 	cmd.Flags().StringVar(&r.Window, "window", "", "only rows whose window begins in `W`: an instant, a date or A..B")
 	cmd.Flags().BoolVar(&r.Latest, "latest", false, "only the newest of rows that differ in window and version")

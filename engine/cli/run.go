@@ -83,7 +83,18 @@ func (r *runRequest) times() (at time.Time, window intake.WindowArg, err error) 
 
 // checkWindow wants a window to be one of some source.
 func checkWindow(sources []*config.Source, window intake.WindowArg) error {
-	if window.IsZero() || slices.ContainsFunc(sources, func(s *config.Source) bool { return len(window.Starts(s.Schedule)) > 0 }) {
+	if window.IsZero() {
+		return nil
+	}
+	some := false
+	for _, s := range sources {
+		starts, err := window.Starts(s.Schedule)
+		if err != nil {
+			return fmt.Errorf("window %q of source %s: %w", window, s.Name, err)
+		}
+		some = some || len(starts) > 0
+	}
+	if some {
 		return nil
 	}
 	return usage("semel key SOURCE --window WINDOW shows which window an instant is in", "no schedule has a window in %s", window)

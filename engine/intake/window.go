@@ -3,7 +3,6 @@ package intake
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -84,18 +83,38 @@ func (w WindowArg) IsZero() bool { return w.from.IsZero() && w.to.IsZero() }
 // Starts are the starts of the windows to collect for, the earliest first. With
 // a schedule they are its ticks: for an instant the one whose window it is in,
 // for a day and a range all within. There may be none. Without a schedule (nil)
-// it is one: the instant, or the beginning of the day or range.
-func (w WindowArg) Starts(s *cron.Schedule) []time.Time {
+// it is one: the instant, or the beginning of the day or range. Error:
+// ErrTooManyWindows.
+func (w WindowArg) Starts(s *cron.Schedule) ([]time.Time, error) {
 	switch {
 	case s == nil:
-		return []time.Time{w.from}
+		return []time.Time{w.from}, nil
 	case w.kind != instantWindow:
-		return slices.Collect(s.Ticks(w.from, w.to))
+		return Windows(s, w.from, w.to)
 	}
 	if tick := s.Last(w.from); !tick.IsZero() {
-		return []time.Time{tick}
+		return []time.Time{tick}, nil
 	}
-	return nil
+	return nil, nil
+}
+
+// ErrTooManyWindows is of a range that holds more than MaxWindows.
+var ErrTooManyWindows = errors.New("too many windows")
+
+// MaxWindows is how many windows jobs may be made for at once, eleven years of
+// hours: more is a slip of the pen, and fills the disk.
+const MaxWindows = 100_000
+
+// Windows are the starts of a schedule's windows in [from, to). Error:
+// ErrTooManyWindows.
+func Windows(s *cron.Schedule, from, to time.Time) (starts []time.Time, err error) {
+	for tick := range s.Ticks(from, to) {
+		if len(starts) == MaxWindows {
+			return nil, fmt.Errorf("%w: more than %d begin from %s to %s", ErrTooManyWindows, MaxWindows, from.Format(time.RFC3339), to.Format(time.RFC3339))
+		}
+		starts = append(starts, tick)
+	}
+	return starts, nil
 }
 
 // Start is the start of the one window that it names with a schedule (nil:

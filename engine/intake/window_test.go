@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -45,8 +46,12 @@ func TestWindowArg(t *testing.T) {
 			t.Errorf("%s: %v", test.text, err)
 			continue
 		}
+		times, err := w.Starts(test.schedule)
+		if err != nil {
+			t.Errorf("%s: %v", test.text, err)
+		}
 		starts := []string{}
-		for _, start := range w.Starts(test.schedule) {
+		for _, start := range times {
 			starts = append(starts, start.Format(time.RFC3339Nano))
 		}
 		from, to := w.Range(test.schedule)
@@ -90,5 +95,20 @@ func TestParseWindowFaults(t *testing.T) {
 		if got, err := ParseTime(text); err != nil || !got.Equal(want) {
 			t.Errorf("%s is %s, %v", text, got, err)
 		}
+	}
+}
+
+// A slip of the pen in a year makes no million windows.
+func TestTooManyWindows(t *testing.T) {
+	s, err := cron.Parse("* * * * *", time.UTC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := ParseWindow("2026-01-01..2062-01-01")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := w.Starts(s); !errors.Is(err, ErrTooManyWindows) || got != nil {
+		t.Errorf("%d windows, %v", len(got), err)
 	}
 }
