@@ -68,7 +68,7 @@ func (e *Engine) enqueueEach(ctx context.Context) error {
 
 func (e *Engine) enqueue(ctx context.Context, src *Source) error {
 	f := e.feeds[src.Name]
-	defer close(f.begun)
+	defer f.begin()
 	if !e.opts.Window.IsZero() {
 		windows, err := e.opts.Window.Starts(src.Schedule)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"semel/engine/intake"
@@ -31,7 +32,8 @@ const (
 type feed struct {
 	e     *Engine
 	src   *Source
-	begun chan struct{} // closed once what was due at the start has been offered: run waits for it
+	begun chan struct{} // closed by begin
+	begin func()        // what was due at the start has been offered: run waits for it
 	wake  chan struct{} // holds one: there may be a list
 
 	turn  slots         // one: of who works on the lists, or opens them for more windows than one transaction takes
@@ -40,7 +42,9 @@ type feed struct {
 }
 
 func newFeed(e *Engine, src *Source) *feed {
-	return &feed{e: e, src: src, begun: make(chan struct{}), wake: make(chan struct{}, 1), turn: make(slots, 1)}
+	begun := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(begun) })
+	return &feed{e: e, src: src, begun: begun, begin: begin, wake: make(chan struct{}, 1), turn: make(slots, 1)}
 }
 
 // run works on the lists whenever there may be some, until ctx ends.
