@@ -81,22 +81,13 @@ func (c *comparison) copyJobs(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("reading the jobs of %s: %w", c.past.Source, err)
 		}
-		if err := c.scratch.Update(ctx, func(tx *storage.Tx) error { return enqueueEach(tx, jobs) }); err != nil {
+		if err := c.scratch.Update(ctx, func(tx *storage.Tx) error { _, err := enqueueJobs(tx, jobs); return err }); err != nil {
 			return fmt.Errorf("copying the jobs of %s: %w", c.past.Source, err)
 		}
 		c.done.Jobs += len(jobs)
 	}
 	if c.done.Jobs == 0 {
 		return fmt.Errorf("jobs of source %s in this window: %w", c.past.Source, storage.ErrNotFound)
-	}
-	return nil
-}
-
-func enqueueEach(tx *storage.Tx, jobs []storage.NewJob) error {
-	for _, n := range jobs {
-		if _, err := tx.EnqueueJob(n); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -223,6 +223,20 @@ func unknownJobs(tx *storage.Tx, jobs []storage.NewJob) (unknown []storage.NewJo
 	return unknown, nil
 }
 
+// enqueueJobs makes jobs, and counts those that were not there.
+func enqueueJobs(tx *storage.Tx, jobs []storage.NewJob) (made int, err error) {
+	for _, n := range jobs {
+		done, err := tx.EnqueueJob(n)
+		if err != nil {
+			return 0, err
+		}
+		if done.New {
+			made++
+		}
+	}
+	return made, nil
+}
+
 // makeJobs makes those of some jobs that are unknown, in one transaction with
 // what also belongs to it (nil: nothing).
 func (e *Engine) makeJobs(ctx context.Context, jobs, unknown []storage.NewJob, t tally, also func(*storage.Tx) error) error {
@@ -232,18 +246,9 @@ func (e *Engine) makeJobs(ctx context.Context, jobs, unknown []storage.NewJob, t
 	made := 0
 	if len(unknown) > 0 || also != nil {
 		err := e.update(ctx, func(tx *storage.Tx) error {
-			made = 0
-			for _, n := range unknown {
-				done, err := tx.EnqueueJob(n)
-				if err != nil {
-					return err
-				}
-				if done.New {
-					made++
-				}
-			}
-			if also == nil {
-				return nil
+			var err error
+			if made, err = enqueueJobs(tx, unknown); err != nil || also == nil {
+				return err
 			}
 			return also(tx)
 		})

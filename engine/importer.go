@@ -326,7 +326,7 @@ type jobMaker struct {
 
 // make makes the jobs of a chunk, unless that was done before.
 func (m *jobMaker) make(ctx context.Context, c *rowChunk) error {
-	made := int64(0)
+	made := 0
 	if c.made {
 		m.result.Passed++
 	} else {
@@ -336,23 +336,19 @@ func (m *jobMaker) make(ctx context.Context, c *rowChunk) error {
 		}
 		m.result.Chunks++
 	}
-	m.result.New += made
-	m.result.Known += int64(c.record.Rows) - made
+	m.result.New += int64(made)
+	m.result.Known += int64(c.record.Rows) - int64(made)
 	return m.Tell(ImportNews{Progress: &ImportProgress{Making: true, Rows: m.result.New + m.result.Known, Of: m.of}})
 }
 
 // commit makes jobs, and notes that their chunk is made, in one transaction.
-func (m *jobMaker) commit(ctx context.Context, c *rowChunk) (made int64, err error) {
+func (m *jobMaker) commit(ctx context.Context, c *rowChunk) (made int, err error) {
 	err = m.Store.Update(ctx, func(tx *storage.Tx) error {
-		for _, n := range c.jobs {
-			n.Run = m.run
-			done, err := tx.EnqueueJob(n)
-			if err != nil {
-				return err
-			}
-			if done.New {
-				made++
-			}
+		for i := range c.jobs {
+			c.jobs[i].Run = m.run
+		}
+		if made, err = enqueueJobs(tx, c.jobs); err != nil {
+			return err
 		}
 		return tx.PutImportChunk(m.key(), c.n, c.record)
 	})

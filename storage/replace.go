@@ -205,7 +205,7 @@ func (r *Run) lacks() string {
 
 // lacks is the same of what was staged.
 func (p *replacement) lacks() string {
-	switch missing := p.run.Complete() - uint64(len(p.jobs)) - p.standing; {
+	switch missing := int64(p.run.Complete()) - int64(len(p.jobs)) - int64(p.standing); {
 	case missing > 0:
 		return fmt.Sprintf("%d of its %d jobs are complete and have no rows, staged or not", missing, p.run.Jobs)
 	case 2*len(p.after) < len(p.before):

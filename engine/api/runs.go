@@ -195,8 +195,8 @@ func (l *Local) runWarnings(tx *storage.Tx) (warnings []string, err error) {
 	var failed error
 	err = tx.Runs(0, func(r *storage.Run) bool {
 		if r.Held != "" {
-			held = append(held, fmt.Sprintf("source %s: window %s keeps its old rows, since %s: look at its jobs, then semel runs release %d takes the new rows all the same, semel runs discard %d drops them, and a retry that completes all jobs needs neither",
-				r.Key.Source, r.Key.Window.UTC().Format(time.RFC3339), r.Held, r.ID, r.ID))
+			held = append(held, fmt.Sprintf("source %s: window %s keeps its old rows, since %s: look at its jobs, then semel runs release %d takes the new rows all the same, semel runs discard %d drops them, and a retry that completes all jobs needs neither (semel retry --source %s, with --recollect --window %s for complete ones that have no rows)",
+				r.Key.Source, r.Key.Window.UTC().Format(time.RFC3339), r.Held, r.ID, r.ID, r.Key.Source, r.Key.Window.UTC().Format(time.RFC3339)))
 		}
 		if !r.Listing {
 			return true
