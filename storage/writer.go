@@ -80,9 +80,9 @@ func (s *Store) group(first *update) int {
 	u := first
 	for n := 1; ; n++ { // failed ones count, too: else a stream of them would hold up the rest
 		tx.Now = s.now().UTC()
-		if err := tx.run(u.fn); err != nil {
+		if err := tx.run(u.fn); err != nil && tx.broken == nil {
 			u.done <- err
-		} else {
+		} else { // who broke the group learns with the others that the store has stopped
 			acks = append(acks, u)
 		}
 		if n == maxGroup || tx.written > maxGroupBytes || tx.broken != nil {

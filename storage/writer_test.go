@@ -327,8 +327,8 @@ func TestFailedUndoStopsTheStore(t *testing.T) {
 		tx.undo = append(tx.undo, change{bucket: bucketRobots, key: nil, old: []byte("x")}) // no empty key can be put
 		return errors.New("no")
 	})
-	if err == nil || s.Err() == nil {
-		t.Errorf("update: %v, store: %v", err, s.Err())
+	if !errors.Is(err, ErrStopped) || !errors.Is(s.Err(), ErrStopped) {
+		t.Errorf("update: %v, store: %v, want ErrStopped of both", err, s.Err())
 	}
 }
 
