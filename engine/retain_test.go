@@ -96,15 +96,15 @@ func enqueueWindow(t *testing.T, s *storage.Store, src *Source, targets []intake
 func deliver(t *testing.T, s *storage.Store, sink string) {
 	t.Helper()
 	if err := s.Update(t.Context(), func(tx *storage.Tx) error {
-		events, err := tx.PendingEvents(sink, 1<<30)
+		events, err := tx.PendingEvents(sink, 0, 1<<30)
 		if err != nil {
 			return err
 		}
-		seqs := make([]uint64, len(events))
+		ended := make([]storage.Delivery, len(events))
 		for i, e := range events {
-			seqs[i] = e.Seq
+			ended[i] = storage.Delivery{Event: e.Seq, Outcome: storage.OutcomeDelivered}
 		}
-		return tx.AckEvents(sink, seqs)
+		return tx.EndDeliveries(sink, ended)
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ type Breach struct {
 func (b Breach) String() string {
 	format := "bucket %s, key %q: %s"
 	switch bucket(slices.Index(bucketNames[:], b.Bucket)) {
-	case bucketLaneName, bucketJob, bucketReady, bucketWait, bucketLease, bucketAttempt, bucketEvent, bucketPage, bucketSegment, bucketRun, bucketList, bucketStaged, bucketLive:
+	case bucketLaneName, bucketJob, bucketReady, bucketWait, bucketLease, bucketAttempt, bucketEvent, bucketPage, bucketSegment, bucketRun, bucketList, bucketStaged, bucketLive, bucketDispatch, bucketJobEvent:
 		format = "bucket %s, key %x: %s"
 	}
 	return fmt.Sprintf(format, b.Bucket, b.Key, b.What)
@@ -30,7 +30,7 @@ func (b Breach) String() string {
 // Check compares everything with everything: pages with bbolt's own check,
 // jobs with their indexes and runs both ways, attempts and observations with jobs,
 // changes with observations both ways, rows that are staged with their runs,
-// events with observations and jobs, outbox rows with events, kept pages with
+// events with observations and jobs, dispatches with events and indexes, kept pages with
 // their hashes and with what names them, validators with the attempts they are
 // of, idempotency keys with jobs, counters with a recount. It gives what
 // does not agree, in the order in which it looked; an error means that it could
@@ -47,7 +47,7 @@ func (s *Store) Check() ([]Breach, error) {
 		c := &checker{tx: tx, files: s.segments, counts: map[delta]int64{}, runs: map[uint64]runCounts{}, daysFrom: tx.daysFrom()}
 		for _, look := range []func(){
 			c.jobs, c.runRecords, c.lists, c.schedules, c.imports, c.indexes, c.lanes,
-			c.observations, c.changes, c.cursors, c.staged, c.live, c.events, c.outbox, c.keptPages, c.validators, c.idempotencyKeys,
+			c.observations, c.changes, c.cursors, c.staged, c.live, c.events, c.jobEvents, c.dispatches, c.sinks, c.keptPages, c.validators, c.idempotencyKeys,
 			c.sources, c.hosts, c.robots, c.meta, c.counters, // the last two judge what the others saw
 		} {
 			look()
@@ -98,7 +98,7 @@ type checker struct {
 	files    *segments
 	counts   map[delta]int64       // recount of what counters should say; n of the key is 0
 	daysFrom string                // daily counts of days before it say nothing; "": all say something
-	placed   [bucketCount]int      // jobs found at their place in an index
+	placed   [bucketCount]int      // records found at their place in an index
 	largest  [sequenceCount]uint64 // ids seen
 	runs     map[uint64]runCounts  // of runs that jobs name
 	numbered int                   // observations found by the number of their change

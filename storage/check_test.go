@@ -47,7 +47,7 @@ var damagedPage = KeepPage([]byte("<p>not what the rules want</p>"))
 func damagedStore(t *testing.T) *Store {
 	t.Helper()
 	s := openTest(t, Options{NoSync: true})
-	for _, fill := range []func(*Tx) error{fillRescued, fillOthers, fillOutcomes, fillByPerson, fillListed, fillImports, fillReplaced, fillHeld} {
+	for _, fill := range []func(*Tx) error{fillRescued, fillOthers, fillOutcomes, fillByPerson, fillListed, fillImports, fillReplaced, fillHeld, fillDispatches} {
 		if err := s.Update(context.Background(), fill); err != nil {
 			t.Fatal(err)
 		}
@@ -174,6 +174,19 @@ func fillListed(tx *Tx) error {
 	}
 	_, err = tx.ChunkMade(l, r, nil)
 	return err
+}
+
+// fillDispatches has sink b acknowledge an event, give up another and be in the
+// middle of a third, after it was stopped.
+func fillDispatches(tx *Tx) error {
+	_, err := tx.TakeEvents("b", []uint64{eventJobRescued, eventJobA, eventJobLater})
+	err2 := tx.EndDeliveries("b", []Delivery{
+		{Event: eventJobRescued, Outcome: OutcomeDelivered},
+		{Event: eventJobA, Outcome: OutcomeAgain, Reason: "status 500", Counts: true, Dead: true},
+		{Event: eventJobLater, Outcome: OutcomeAmbiguous, Reason: "timeout", Counts: true, Next: tx.Now.Add(time.Minute)},
+	})
+	_, err3 := tx.TakeEvents("b", []uint64{eventJobLater})
+	return errors.Join(err, err2, err3, tx.StopSink("b", "status 410"))
 }
 
 var (
@@ -457,6 +470,7 @@ func TestCheckFinds(t *testing.T) {
 		"imports":          importDamage,
 		"runs":             runDamage,
 		"replace":          replaceDamage,
+		"outbox":           outboxDamage,
 	} {
 		for _, d := range list {
 			t.Run(table+" "+d.name, func(t *testing.T) {

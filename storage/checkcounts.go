@@ -87,7 +87,7 @@ func recountable(metric string) bool {
 	case MetricComplete, MetricAttempts, MetricRecovered, MetricAfterRecovery, MetricBytesUp, MetricBytesDown, MetricBytesWasted, MetricObservations:
 		return true
 	}
-	for _, prefix := range []string{MetricRetries, MetricFailures, metricState, metricRules, MetricProxyUp, MetricProxyDown} {
+	for _, prefix := range []string{MetricRetries, MetricFailures, metricState, metricRules, MetricProxyUp, MetricProxyDown, metricOutbox, metricDead} {
 		if strings.HasPrefix(metric, prefix) {
 			return true
 		}

@@ -627,7 +627,8 @@ var eventDamage = []damage{
 		{"event", idKey(0), "its key is not a number from 1"},
 	}},
 	{"missing", remove(bucketEvent, idKey(eventA)), []Breach{
-		{"outbox", outboxKey("a", eventA), "there is no event 4"},
+		{"jobevent", jobEventKey(jobComplete, eventA), "no event 4 is of this job"},
+		{"dispatch", dispatchKey(eventA, "a"), "its event is missing"},
 	}},
 	{"of no kind", changeEvent(eventA, func(e *Event) { e.Type = "odd" }), []Breach{
 		{"event", idKey(eventA), "its type is unknown: odd"},
@@ -722,18 +723,6 @@ var eventDamage = []damage{
 	{"of a job: more attempts", changeEvent(eventFailed, says(`"attempts":1`, `"attempts":2`)), []Breach{
 		{"event", idKey(eventFailed), "its id is not that of what it tells"},
 		{"event", idKey(eventFailed), "it tells of more attempts than its job has"},
-	}},
-	{"outbox: no event", put(bucketOutbox, outboxKey("a", 77), nil), []Breach{
-		{"outbox", outboxKey("a", 77), "there is no event 77"},
-	}},
-	{"outbox: no sink", put(bucketOutbox, outboxKey("", eventA), nil), []Breach{
-		{"outbox", []byte("\x00\x00\x00\x00\x00\x00\x00\x00\x04"), "its key is not a sink and the number of an event"},
-	}},
-	{"outbox: no number", put(bucketOutbox, []byte("a"), nil), []Breach{
-		{"outbox", []byte("a"), "its key is not a sink and the number of an event"},
-	}},
-	{"outbox: a value", put(bucketOutbox, outboxKey("a", eventA), []byte("x")), []Breach{
-		{"outbox", outboxKey("a", eventA), "it has a value"},
 	}},
 }
 

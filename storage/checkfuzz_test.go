@@ -51,8 +51,13 @@ var undetectable = []struct {
 		_, metric, _ := strings.Cut(string(e.key), "\x00")
 		return strings.HasPrefix(metric, metricDuration)
 	}},
-	{bucketOutbox, "a row that was acknowledged is gone as well, and which sink wants what is in the config alone", func(e edit) bool {
-		return true
+	{bucketDispatch, "one that is over leads nowhere, and which sink wants what is in the config alone", func(e edit) bool {
+		return over(e.before) && over(e.after)
+	}},
+	{bucketDispatch, "what only people read, and what the dispatcher counts", both(readDispatch)},
+	{bucketSink, "what is under way and whether it is stopped is the dispatcher's word", func(e edit) bool {
+		_, err := decodeSink(e.key, e.after)
+		return e.after == nil || err == nil
 	}},
 	{bucketCursor, "what a file was is compared with the file by whoever appends to it; without a cursor it is no file of ours", func(e edit) bool {
 		_, err := decodeFileCursor(e.key, e.after)
@@ -73,6 +78,20 @@ var undetectable = []struct {
 		return err == nil && !im.Ended.IsZero() && e.after == nil || both(readImport)(e)
 	}},
 	{bucketImportChunk, "its sum is compared with the file's rows", both(readImportChunk)},
+}
+
+// over reports whether a dispatch waits for nobody, or is not there.
+func over(v []byte) bool {
+	d, err := decodeDispatch(dispatchKey(1, "a"), v)
+	return v == nil || err == nil && (d.State == DispatchDelivered || d.State == DispatchDiscarded)
+}
+
+func readDispatch(key, v []byte) any {
+	d, err := decodeDispatch(key, v)
+	if err != nil {
+		return nil
+	}
+	return d.State
 }
 
 func readImport(key, v []byte) any {

@@ -101,6 +101,7 @@ func (c *checker) events() {
 		}
 		c.see(eventSequence, e.Seq)
 		c.written(bucketEvent, k, v, e.encode())
+		c.eventListed(k, e)
 		switch e.Type {
 		case EventCreated, EventUpdated:
 			c.observationEvent(k, e)
@@ -262,28 +263,12 @@ func (c *checker) jobEvent(k []byte, e *Event) {
 }
 
 // outlived reports whether err says that the job of an event is gone, and may
-// be: Prune forgets a job before its events, once no sink waits for them.
+// be: Prune forgets a job before its events, once no sink waits for them but at a
+// person's wish.
 func (c *checker) outlived(event uint64, err error) bool {
-	return isNotFound(err) && !c.awaited(event)
-}
-
-// awaited reports whether a sink waits for an event.
-func (c *checker) awaited(seq uint64) bool {
-	return slices.ContainsFunc(c.tx.waitingSinks(), func(sink string) bool {
-		return c.tx.get(bucketOutbox, outboxKey(sink, seq)) != nil
-	})
-}
-
-func (c *checker) outbox() {
-	c.each(bucketOutbox, func(k, v []byte) {
-		sink, seq, ok := bytes.Cut(k, []byte{0})
-		switch {
-		case !ok || len(sink) == 0 || len(seq) != 8:
-			c.breach(bucketOutbox, k, "its key is not a sink and the number of an event")
-		case c.tx.get(bucketEvent, seq) == nil:
-			c.breach(bucketOutbox, k, "there is no event %d", tailID(seq))
-		case len(v) > 0:
-			c.breach(bucketOutbox, k, "it has a value")
-		}
-	})
+	if !isNotFound(err) {
+		return false
+	}
+	list, err := c.tx.EventDispatches(event)
+	return err != nil || !slices.ContainsFunc(list, func(d *Dispatch) bool { return d.State == DispatchPending && !d.Requeued })
 }

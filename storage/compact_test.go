@@ -35,7 +35,7 @@ func holed(t testing.TB, path string) string {
 		for i := range seqs {
 			seqs[i] = uint64(i + 1)
 		}
-		return tx.AckEvents("a", seqs)
+		return tx.Deliver("a", seqs)
 	})
 	enqueue(t, s, target("pending")) // an index entry, whose value is empty
 	if _, err := s.Prune(t.Context(), time.Now().Add(time.Second), storage.Retention{Attempts: 1, Events: 1}); err != nil {

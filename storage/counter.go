@@ -27,12 +27,18 @@ const (
 	MetricFailures      = "failures/"                // + category: jobs now failed for it
 	metricState         = "state/"                   // + state: jobs in it now
 	metricRules         = "rules/"                   // + version: jobs now complete whose pages were read by these rules
-	MetricDelivered     = "delivered/"               // + sink, under source "": events it has acknowledged
-	metricDuration      = "duration/"                // + bucket: attempts whose duration fell into it
-	metricPruned        = "pruned/"                  // + metric: how much of it is of attempts that Prune deleted
-	metricHostUp        = "host_up/"                 // + host: only by day, under source ""
-	metricHostDown      = "host_down/"               //
-	metricDay           = "day/"                     // + day, "/" and metric: how much of it came on that day (UTC); see daysKept
+	MetricDelivered     = "delivered/"               // + sink, under source "", as all to the blank line: deliveries that it has acknowledged
+	MetricDeduplicated  = "deduplicated/"            // deliveries of what it had before
+	MetricRedelivered   = "redelivered/"             // deliveries that have not arrived
+	MetricAmbiguous     = "ambiguous/"               // deliveries that may have arrived without a word
+	metricOutbox        = "outbox/"                  // events it waits for now
+	metricDead          = "dead/"                    // events that were given up and wait for a person
+
+	metricDuration = "duration/"  // + bucket: attempts whose duration fell into it
+	metricPruned   = "pruned/"    // + metric: how much of it is of attempts that Prune deleted
+	metricHostUp   = "host_up/"   // + host: only by day, under source ""
+	metricHostDown = "host_down/" //
+	metricDay      = "day/"       // + day, "/" and metric: how much of it came on that day (UTC); see daysKept
 )
 
 const (

@@ -33,7 +33,7 @@
 //	obs      source 0 | record key | country | window | version | scope
 //	                                                    Observation
 //	event    seq u64                                    Event
-//	outbox   sink 0 | seq u64                           -          one row per sink that wants the event
+//	outbox   sink 0 | seq u64                           -          exactly the pending dispatches
 //	counter  source 0 | metric                          i64, see counter.go
 //	robots   origin                                     fetched at, status, body
 //	host     host                                       not asked before this time, u64
@@ -58,6 +58,10 @@
 //	staged   run id | job id | key in obs               Observation that waits
 //	live     run id | job id                            -          the job has brought its rows
 //	live     run id | job id | key in obs               -          it is this job's
+//	dispatch event seq u64 | sink                       Dispatch, one per sink that wants the event
+//	dead     sink 0 | seq u64                           -          exactly the dead dispatches
+//	sink     sink                                       Sink
+//	jobevent job id u64 | event seq u64                 -          the event is of an outcome of the job
 //
 // Keys longer than 128 bytes in bucket key keep their first 96 bytes and the
 // xxhash of the whole; the text stands in the job and is compared, so a
@@ -88,7 +92,7 @@
 //     and that attempt's page is kept.
 //   - Prune deletes no job without a window, none that is open, has staged rows,
 //     is what an observation came from or what an idempotency key leads to, and no
-//     event that a sink waits for.
+//     event that is pending or dead at a sink.
 //   - An idempotency key leads to a job that is there, and that is as old as
 //     the key where its first request made it.
 //   - An observation is written only by the commit that completes its job, or
@@ -103,9 +107,11 @@
 //     been sent. Such a job is not retryable.
 //   - An observation stands once in bucket change, under the number that its last
 //     change of content was given, unless an older schema wrote it.
+//   - What may have reached a sink is noted before it is sent (Sink.Taken), so
+//     that a process which dies leaves no delivery that nobody knows of.
 //   - An event's id follows from its content. Its observation or job is there,
 //     in the revision and with the attempts that it tells of, or later ones;
-//     the job of an event that no sink waits for may have been pruned, and what
+//     the job of an event that no sink waits for but at a person's wish may have been pruned, and what
 //     became of a row whose window was replaced since is not compared.
 //   - A sequence is never behind a number in use, keys and lanes lead both
 //     ways, and every record is the bytes that it would be written as.

@@ -16,10 +16,10 @@ func TestDropObservation(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if err := tx.remove(bucketEvent, idKey(eventGone)); err != nil {
+			if err := tx.DiscardEvent(eventGone, "a"); err != nil {
 				return err
 			}
-			if err := tx.remove(bucketOutbox, outboxKey("a", eventGone)); err != nil {
+			if err := tx.forgetEvent(idKey(eventGone), tx.get(bucketEvent, idKey(eventGone))); err != nil {
 				return err
 			}
 			return tx.dropObservation(o)

@@ -36,3 +36,12 @@ func (s *Store) Fingerprint() (sum [sha256.Size]byte, err error) {
 	})
 	return [sha256.Size]byte(hash.Sum(nil)), err
 }
+
+// Deliver notes that a sink has acknowledged some events.
+func (tx *Tx) Deliver(sink string, seqs []uint64) error {
+	ended := make([]Delivery, len(seqs))
+	for i, seq := range seqs {
+		ended[i] = Delivery{Event: seq, Outcome: OutcomeDelivered}
+	}
+	return tx.EndDeliveries(sink, ended)
+}

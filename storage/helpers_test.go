@@ -99,7 +99,7 @@ func observations(t testing.TB, s *storage.Store, source string) (list []*storag
 func pending(t testing.TB, s *storage.Store, sink string) (list []*storage.Event) {
 	t.Helper()
 	view(t, s, func(tx *storage.Tx) (err error) {
-		list, err = tx.PendingEvents(sink, 1<<30)
+		list, err = tx.PendingEvents(sink, 0, 1<<30)
 		return err
 	})
 	return list

@@ -117,12 +117,12 @@ func (h *history) updates(l Lease) map[string]func(*Tx) error {
 		"take": func(tx *Tx) error { _, err := tx.ReleaseRun(1+uint64(n%4), historySinks); return err },
 		"drop": func(tx *Tx) error { _, err := tx.DiscardRun(1 + uint64(n%4)); return err },
 		"ack": func(tx *Tx) error {
-			events, err := tx.PendingEvents(historySinks[n%2].Sink, n%8)
+			events, err := tx.PendingEvents(historySinks[n%2].Sink, 0, n%8)
 			var seqs []uint64
 			for _, e := range events {
 				seqs = append(seqs, e.Seq)
 			}
-			return errors.Join(err, tx.AckEvents(historySinks[n%2].Sink, seqs))
+			return errors.Join(err, tx.Deliver(historySinks[n%2].Sink, seqs))
 		},
 	}
 }

@@ -43,6 +43,10 @@ const (
 	bucketImportChunk
 	bucketStaged
 	bucketLive
+	bucketDispatch
+	bucketDead
+	bucketSink
+	bucketJobEvent
 	bucketCount
 )
 
@@ -55,6 +59,7 @@ var bucketNames = [bucketCount]string{
 	"change", "cursor",
 	"import", "importchunk",
 	"staged", "live",
+	"dispatch", "dead", "sink", "jobevent",
 }
 
 // fillPercent is how full a page is packed when it splits. Buckets whose keys
@@ -62,7 +67,7 @@ var bucketNames = [bucketCount]string{
 // §2.3 of the design notes; 0.9 against 0.5 saves 39 % of the file).
 func (b bucket) fillPercent() float64 {
 	switch b {
-	case bucketJob, bucketWait, bucketLease, bucketReady, bucketAttempt, bucketEvent, bucketOutbox, bucketKey, bucketObservation, bucketRun, bucketList, bucketChange, bucketImportChunk, bucketStaged, bucketLive:
+	case bucketJob, bucketWait, bucketLease, bucketReady, bucketAttempt, bucketEvent, bucketOutbox, bucketKey, bucketObservation, bucketRun, bucketList, bucketChange, bucketImportChunk, bucketStaged, bucketLive, bucketDispatch, bucketDead, bucketJobEvent:
 		return 0.9
 	default:
 		return 0.5
@@ -125,7 +130,7 @@ func readText(b []byte) (text string, rest []byte, ok bool) {
 
 func idKey(id uint64) []byte { return appendU64(make([]byte, 0, 8), id) }
 
-// tailID reads the id that ends a key of ready, wait, lease or outbox.
+// tailID reads the id that ends a key of ready, wait, lease, outbox, dead or jobevent.
 func tailID(key []byte) uint64 {
 	if len(key) < 8 {
 		return 0

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -17,7 +18,9 @@ var migrations = [schema]func(*bolt.Tx) error{
 	0: createBuckets(bucketNames[:bucketPage]...),
 	1: createBuckets(bucketNames[bucketPage], bucketNames[bucketSegment]), // an attempt of schema 1 reads as one without a page
 	2: createBuckets(bucketNames[bucketValidator]),                        // a job or attempt of schema 2 reads as one without steps
-	3: inTurn(createBuckets(bucketNames[bucketRun:]...), countRules),      // a job of schema 3 reads as one of no run, an observation as a change without a number
+	// A job of schema 3 reads as one of no run, an observation as a change without
+	// a number, an event as one of no job.
+	3: inTurn(createBuckets(bucketNames[bucketRun:]...), countRules, addDispatches),
 }
 
 func inTurn(steps ...func(*bolt.Tx) error) func(*bolt.Tx) error {
@@ -64,6 +67,23 @@ func countRules(b *bolt.Tx) error {
 		if err := tx.save(j); err != nil {
 			return err
 		}
+	}
+	tx.keep()
+	return tx.flushCounters()
+}
+
+// addDispatches makes those of pending events, of which until schema 3 only the
+// index tells.
+func addDispatches(b *bolt.Tx) error {
+	tx := newTx(b, noTime)
+	c := tx.bucket(bucketOutbox).Cursor()
+	for k, _ := c.First(); k != nil; k, _ = c.Next() {
+		sink, _, _ := bytes.Cut(k, []byte{0})
+		d := Dispatch{Event: tailID(k), Sink: string(sink), State: DispatchPending}
+		if err := tx.insert(bucketDispatch, dispatchKey(d.Event, d.Sink), d.encode()); err != nil {
+			return err
+		}
+		tx.count("", metricOutbox+d.Sink, 1)
 	}
 	tx.keep()
 	return tx.flushCounters()

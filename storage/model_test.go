@@ -540,7 +540,7 @@ func (x *machine) compare(t *rapid.T) {
 			x.compareSource(t, tx, source, want)
 		}
 		for _, s := range modelSinks {
-			events, err := tx.PendingEvents(s.Sink, 1<<30)
+			events, err := tx.PendingEvents(s.Sink, 0, 1<<30)
 			if err != nil {
 				return err
 			}

@@ -145,7 +145,7 @@ func (tx *Tx) observe(j *Job, o *Observation, c *Completion, done *Completed) er
 		if err := tx.own(j, o, ""); err != nil {
 			return err
 		}
-		return tx.writeObservation(place, nil, o, EventCreated, c.Sinks)
+		return tx.writeObservation(place, nil, o, j, EventCreated, c.Sinks)
 	}
 	old, err := decodeObservation(place, v)
 	if err != nil {
@@ -169,15 +169,15 @@ func (tx *Tx) observe(j *Job, o *Observation, c *Completion, done *Completed) er
 	}
 	done.Updated++
 	o.Revision, o.Seq = old.Revision+1, old.Seq
-	return tx.writeObservation(place, v, o, EventUpdated, c.Sinks)
+	return tx.writeObservation(place, v, o, j, EventUpdated, c.Sinks)
 }
 
-// writeObservation is putObservation with its event.
-func (tx *Tx) writeObservation(place, old []byte, o *Observation, event string, sinks []Subscription) error {
+// writeObservation is putObservation with its event, of the outcome of j.
+func (tx *Tx) writeObservation(place, old []byte, o *Observation, j *Job, event string, sinks []Subscription) error {
 	if err := tx.putObservation(place, old, o); err != nil {
 		return err
 	}
-	return tx.emitObservation(event, o, sinks)
+	return tx.emitObservation(event, j, o, sinks)
 }
 
 // putObservation writes new content, which is a change, in the place of the

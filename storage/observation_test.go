@@ -328,7 +328,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("event %+v, data %s, want %s", failed, failed.Data, data)
 	}
 	view(t, s, func(tx *storage.Tx) error {
-		list, err := tx.PendingEvents("all", 2)
+		list, err := tx.PendingEvents("all", 0, 2)
 		if len(list) != 2 || list[0].ID != first.ID {
 			t.Errorf("2 of the pending events: %v", list)
 		}

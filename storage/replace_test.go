@@ -454,9 +454,9 @@ func TestPruneSparesStaged(t *testing.T) {
 		storagetest.Check(t, s)
 	}
 	update(t, s, func(tx *storage.Tx) error {
-		events, err := tx.PendingEvents("a", 100)
+		events, err := tx.PendingEvents("a", 0, 100)
 		for _, e := range events {
-			if err := tx.AckEvents("a", []uint64{e.Seq}); err != nil {
+			if err := tx.Deliver("a", []uint64{e.Seq}); err != nil {
 				return err
 			}
 		}

@@ -157,7 +157,7 @@ func (j *Job) endedBefore(t time.Time) bool { return j.State.Terminal() && j.Upd
 func (p *pruner) unnamed(before time.Time) (time.Time, error) {
 	err := p.store.View(func(tx *Tx) error {
 		for _, sink := range tx.waitingSinks() {
-			first, err := tx.PendingEvents(sink, 1)
+			first, err := tx.PendingEvents(sink, 0, 1)
 			if err != nil {
 				return err
 			}
@@ -422,13 +422,12 @@ func (p *pruner) events(before time.Time) error {
 		case !e.Timestamp.Before(before): // they are in the order of commits
 			return keepRest, nil
 		}
-		for _, sink := range tx.waitingSinks() {
-			if tx.get(bucketOutbox, outboxKey(sink, e.Seq)) != nil {
-				return keep, nil
-			}
+		waited, err := tx.awaited(e.Seq)
+		if err != nil || waited {
+			return keep, err
 		}
 		return drop, nil
-	}, removeFrom(bucketEvent))
+	}, (*Tx).forgetEvent)
 }
 
 // robots deletes those that nobody has fetched since a time.

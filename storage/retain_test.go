@@ -160,7 +160,7 @@ func TestPruneEvents(t *testing.T) {
 		collect(t, s, onDay("x", 1), page("x", "1", both...))
 		collect(t, s, onDay("x", 2), page("x", "2", both...))
 		ack := func(sink string, seqs ...uint64) {
-			update(t, s, func(tx *storage.Tx) error { return tx.AckEvents(sink, seqs) })
+			update(t, s, func(tx *storage.Tx) error { return tx.Deliver(sink, seqs) })
 		}
 		ack("a", 1, 2, 2, 77)
 		ack("b", 2)
@@ -196,7 +196,7 @@ func TestEventsOutliveTheirJobs(t *testing.T) {
 		collect(t, s, onDay("x", 0), page("x", "0", sink))
 		time.Sleep(time.Second)
 		collect(t, s, onDay("x", 1), page("x", "1", sink))
-		update(t, s, func(tx *storage.Tx) error { return tx.AckEvents("a", []uint64{1, 2, 3, 4}) })
+		update(t, s, func(tx *storage.Tx) error { return tx.Deliver("a", []uint64{1, 2, 3, 4}) })
 		time.Sleep(2 * day)
 		if done := prune(t, s, storage.Retention{Attempts: day}); done != (storage.Pruned{Attempts: 2, Jobs: 1}) {
 			t.Fatalf("pruned %+v", done)

@@ -38,7 +38,7 @@ func completeNext(t testing.TB, s *storage.Store) {
 func finishedEvents(t testing.TB, s *storage.Store) (n int) {
 	t.Helper()
 	view(t, s, func(tx *storage.Tx) error {
-		events, err := tx.PendingEvents("all", 100)
+		events, err := tx.PendingEvents("all", 0, 100)
 		for _, e := range events {
 			if e.Type == storage.EventRunFinished {
 				n++

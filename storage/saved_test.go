@@ -89,7 +89,7 @@ func describe(t *testing.T, s *storage.Store) string {
 		}); err != nil {
 			return err
 		}
-		events, err := tx.PendingEvents("alerts", 100)
+		events, err := tx.PendingEvents("alerts", 0, 100)
 		for _, e := range events {
 			b = fmt.Appendf(b, "%s %s %s\n", e.ID, e.Type, e.Key)
 		}

@@ -63,6 +63,8 @@ type Store struct {
 	failure error               // why the store has stopped
 	ready   map[LaneID]struct{} // lanes that got ready jobs since TakeReady
 	wake    chan struct{}       // one token when ready is not empty
+	queued  map[string]uint64   // sinks for which events became pending since TakeQueued, with the first of these
+	deliver chan struct{}       // one token when queued is not empty
 	pending sync.WaitGroup      // Updates under way
 }
 
@@ -100,6 +102,8 @@ func open(path, pages string, opts Options) (*Store, error) {
 		stopped: make(chan struct{}),
 		ready:   map[LaneID]struct{}{},
 		wake:    make(chan struct{}, 1),
+		queued:  map[string]uint64{},
+		deliver: make(chan struct{}, 1),
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -348,37 +352,6 @@ func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 		return <-u.done
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-// Ready gives a token after lanes got ready jobs; TakeReady names them.
-func (s *Store) Ready() <-chan struct{} { return s.wake }
-
-// TakeReady gives the lanes that got ready jobs since the last call. A job
-// committed ready after a claim found its lane empty is always named later.
-func (s *Store) TakeReady() []LaneID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	lanes := make([]LaneID, 0, len(s.ready))
-	for lane := range s.ready {
-		lanes = append(lanes, lane)
-	}
-	clear(s.ready)
-	return lanes
-}
-
-func (s *Store) announce(lanes []LaneID) {
-	if len(lanes) == 0 {
-		return
-	}
-	s.mu.Lock()
-	for _, lane := range lanes {
-		s.ready[lane] = struct{}{}
-	}
-	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
 	}
 }
 

@@ -29,6 +29,7 @@ type Tx struct {
 	deltas   []delta         // counters this step moved
 	totals   map[delta]int64 // counters moved by the group; n of the key is 0
 	ready    []LaneID        // lanes that got ready jobs in the group
+	queued   []queued        // events that became pending in the group
 	written  int             // bytes put by the group; 0: nothing to commit
 	frames   []byte          // of pages that the group keeps
 	framesAt int64           // where they begin in the segment

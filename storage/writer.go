@@ -94,7 +94,7 @@ func (s *Store) group(first *update) int {
 	}
 	err = s.finish(b, tx)
 	if err == nil {
-		s.announce(tx.ready) // before the callers go on: they may ask
+		s.announce(tx) // before the callers go on: they may ask
 	}
 	for _, u := range acks {
 		u.done <- err
@@ -198,7 +198,7 @@ func noRoom(err error) bool {
 
 // run calls fn as one step of a group: all of it happens, or none.
 func (tx *Tx) run(fn func(*Tx) error) (err error) {
-	readyBefore, writtenBefore, framesBefore := len(tx.ready), tx.written, len(tx.frames)
+	readyBefore, queuedBefore, writtenBefore, framesBefore := len(tx.ready), len(tx.queued), tx.written, len(tx.frames)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
@@ -211,7 +211,8 @@ func (tx *Tx) run(fn func(*Tx) error) (err error) {
 		}
 		if err != nil {
 			tx.undoAll()
-			tx.ready, tx.written, tx.frames = tx.ready[:readyBefore], writtenBefore, tx.frames[:framesBefore]
+			tx.ready, tx.queued = tx.ready[:readyBefore], tx.queued[:queuedBefore]
+			tx.written, tx.frames = writtenBefore, tx.frames[:framesBefore]
 			return
 		}
 		tx.keep()

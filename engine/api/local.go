@@ -228,9 +228,8 @@ func (l *Local) Status(_ context.Context, estimate int64) (Status, error) {
 		}
 		s.Warnings = append(s.Warnings, runs...)
 		l.addTraffic(&s, through, tx.DayTraffic(tx.Now))
-		pending, err := tx.PendingBySink()
-		for sink, n := range pending {
-			s.Outbox[sink] = SinkStatus{Pending: n}
+		for sink, n := range tx.SinkCounts() {
+			s.Outbox[sink] = SinkStatus{Pending: n.Pending, Delivered: n.Delivered, Deduplicated: n.Deduplicated, Ambiguous: n.Ambiguous, Dead: n.Dead}
 		}
 		return err
 	})

@@ -77,7 +77,7 @@ func readState(s *storage.Store) (*state, error) {
 			}
 		}
 		for _, sink := range sinkNames {
-			if st.pending[sink], err = tx.PendingEvents(sink, 1<<30); err != nil {
+			if st.pending[sink], err = tx.PendingEvents(sink, 0, 1<<30); err != nil {
 				return err
 			}
 		}

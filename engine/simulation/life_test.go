@@ -213,29 +213,29 @@ func (l *life) consume(sink string) {
 func (l *life) deliver(sink string, round int) (delivered int) {
 	var events []*storage.Event
 	if err := l.store.View(func(tx *storage.Tx) (err error) {
-		events, err = tx.PendingEvents(sink, 4)
+		events, err = tx.PendingEvents(sink, 0, 4)
 		return err
 	}); err != nil {
 		return 0
 	}
-	var seqs []uint64
+	var ended []storage.Delivery
 	for _, e := range events {
 		l.wait(l.ctx, 10*time.Millisecond, sink, l.n, round, e.ID)
 		if l.dead() {
 			return 0
 		}
 		l.w.deliver(sink, e)
-		seqs = append(seqs, e.Seq)
+		ended = append(ended, storage.Delivery{Event: e.Seq, Outcome: storage.OutcomeDelivered})
 	}
-	if len(seqs) == 0 {
+	if len(ended) == 0 {
 		return 0
 	}
 	if !l.w.calm && l.draw(sink, "dies", round).oneIn(6) {
 		l.w.met(consumerDies)
-		return len(seqs)
+		return len(ended)
 	}
-	_ = l.store.Update(context.Background(), func(tx *storage.Tx) error { return tx.AckEvents(sink, seqs) })
-	return len(seqs)
+	_ = l.store.Update(context.Background(), func(tx *storage.Tx) error { return tx.EndDeliveries(sink, ended) })
+	return len(ended)
 }
 
 // log is where engines log to: the trace, if somebody is to read it.
