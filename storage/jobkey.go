@@ -59,7 +59,10 @@ func ParseJobKey(text string) (JobKey, error) {
 		if key.Window, err = time.Parse(time.RFC3339, parts[3]); err != nil {
 			return JobKey{}, fmt.Errorf("job key %q: window: %w", text, err)
 		}
-		key.Window = key.Window.UTC()
+		key.Window = key.Window.UTC().Truncate(time.Second)
+		if !key.Window.After(noTime) || key.Window.Year() > 9999 {
+			return JobKey{}, fmt.Errorf("job key %q: window: no time of the years 1 to 9999", text)
+		}
 	}
 	if parts[5] != "" {
 		if key.Version, err = strconv.Atoi(strings.TrimPrefix(parts[5], "v")); err != nil || key.Version < 1 {

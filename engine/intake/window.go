@@ -25,6 +25,11 @@ const (
 	rangeWindow
 )
 
+// lastYear keeps the end of a window among the years that RFC 3339 can write.
+const lastYear = 9998
+
+var errYear = fmt.Errorf("must be of the years 1 to %d", lastYear)
+
 // errWindow says what a window may be.
 var errWindow = errors.New(`must be an instant such as 2026-04-23T15:00:00Z, a date such as 2026-04-23, or A..B of these`)
 
@@ -58,20 +63,26 @@ func ParseWindow(text string) (WindowArg, error) {
 // stands for its beginning in UTC.
 func ParseTime(text string) (time.Time, error) {
 	t, _, err := parseTime(text)
-	if err != nil {
+	switch {
+	case errors.Is(err, errYear):
+		return time.Time{}, fmt.Errorf("%q %w", text, err)
+	case err != nil:
 		return time.Time{}, fmt.Errorf("%q must be an instant such as 2026-04-23T15:00:00Z, or a date such as 2026-04-23", text)
 	}
 	return t, nil
 }
 
 func parseTime(text string) (t time.Time, day bool, err error) {
-	if t, err := time.Parse(time.DateOnly, text); err == nil {
-		return t, true, nil
-	}
-	if t, err = time.Parse(time.RFC3339, text); err != nil {
+	if t, err = time.Parse(time.DateOnly, text); err == nil {
+		day = true
+	} else if t, err = time.Parse(time.RFC3339, text); err != nil {
 		return time.Time{}, false, errWindow
 	}
-	return t.UTC().Truncate(time.Second), false, nil
+	t = t.UTC().Truncate(time.Second)
+	if !t.After(time.Time{}) || t.Year() > lastYear {
+		return time.Time{}, false, errYear
+	}
+	return t, day, nil
 }
 
 // String is the text that ParseWindow read.

@@ -75,6 +75,8 @@ func TestParseWindowFaults(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                       `window "": ` + shape,
 		"yesterday":              `window "yesterday": ` + shape,
+		"9999-12-31":             `window "9999-12-31": must be of the years 1 to 9998`,
+		"0001-01-01":             `window "0001-01-01": must be of the years 1 to 9998`,
 		"2026-04-31":             `window "2026-04-31": ` + shape,
 		"2026-04-23T15:00":       `window "2026-04-23T15:00": ` + shape,
 		"2026-04-23..":           `window "2026-04-23..": ` + shape,
