@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	"semel/engine/delivery"
 	"semel/engine/fetch"
 	"semel/engine/intake"
 	"semel/engine/proxy"
@@ -42,6 +43,7 @@ type Options struct {
 	Pacing  func(hostname string) Pacing // of a host, without port
 	Proxies []Proxy
 	Sources []Source
+	Sinks   []delivery.Sink // that events are delivered to while Run works
 
 	// What is due: the windows that this names, and nothing else before Run's first
 	// tick; zero: what the schedules say, and each target of a source without one.

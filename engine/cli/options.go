@@ -67,6 +67,7 @@ func engineSource(s *config.Source) engine.Source {
 		Rules:        s.Rules,
 		IdentityText: s.IdentityText,
 		Follow:       s.Follow,
+		Sinks:        s.Sinks,
 	}
 	for _, p := range s.Proxies {
 		out.Proxies = append(out.Proxies, p.Name)

@@ -30,6 +30,7 @@ type Config struct {
 	Server  Server
 	Hosts   []Host   // in the file's order; one of them is named "*"
 	Proxies []Proxy  // in the file's order
+	Sinks   []Sink   // in the file's order
 	Sources []Source // in the file's order
 }
 
@@ -119,6 +120,7 @@ type Source struct {
 	Blocked Blocked
 	Rules   *parser.Rules
 	Follow  []intake.Follow // one for each of the rules' links, in the file's order
+	Sinks   []storage.Subscription
 
 	// IdentityText says in canonical words what makes two jobs of this source
 	// the same, for noticing that it changed and for telling people what did.

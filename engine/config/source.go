@@ -42,7 +42,7 @@ func (l *loader) source(t *table, c *Config) Source {
 	vars := l.targets(t, &s)
 	l.steps(t, &s, vars)
 	l.parser(t, &s, vars)
-	t.sourceLater()
+	t.subscriptions(c, &s.Sinks)
 	t.done()
 	l.checkCountry(t, &s)
 	l.checkTemplates(t, &s, vars)

@@ -1,0 +1,94 @@
+package config
+
+import (
+	"slices"
+	"time"
+
+	"semel/engine/delivery"
+	"semel/storage"
+)
+
+// Sink is one [sink.NAME]. Its Transport is nil where secrets were not read.
+type Sink struct {
+	delivery.Sink
+	Type   string   // "webhook", "file", "command" or "nats"
+	Events []string // types of events; none: all but job.complete
+}
+
+// sinkEvents are what a sink can ask for.
+var sinkEvents = []string{
+	storage.EventCreated, storage.EventUpdated, storage.EventReplaced, storage.EventJobComplete, storage.EventJobFailed, storage.EventRunFinished,
+}
+
+// eventQuarantined is one that nothing makes yet.
+const eventQuarantined = "page.quarantined"
+
+// sinkTypes read the settings of one kind of sink, and set its Transport.
+var sinkTypes = map[string]func(t *table, s *Sink, c *Config){}
+
+// sinks reads [sink.*].
+func (l *loader) sinks(t *table, c *Config) {
+	for _, sink := range t.named("sink") {
+		c.Sinks = append(c.Sinks, l.sink(sink, c))
+	}
+}
+
+// sink reads one [sink.NAME].
+func (l *loader) sink(t *table, c *Config) Sink {
+	s := Sink{Sink: delivery.Sink{
+		Name: t.node.name, InFlight: 1, Batch: 1, Timeout: 10 * time.Second,
+		Limits: delivery.Limits{Attempts: 15, Time: 3 * day},
+	}}
+	if !t.oneOf("type", &s.Type, "webhook", "file", "command", "nats") && t.node.member("type") == nil {
+		l.fault(t.node, "type is missing")
+	}
+	t.sinkEvents(&s.Events)
+	t.integer("attempts", &s.Limits.Attempts, 1, 1000)
+	t.duration("time", &s.Limits.Time, time.Minute)
+	t.duration("timeout", &s.Timeout, time.Second)
+	if read := sinkTypes[s.Type]; read != nil {
+		read(t, &s, c)
+	} else if s.Type != "" {
+		l.notYet(t.node)
+		return s
+	}
+	t.done()
+	return s
+}
+
+func (t *table) sinkEvents(to *[]string) {
+	if !t.texts("events", to) {
+		return
+	}
+	for i, event := range *to {
+		at := t.get("events").items[i]
+		if event == eventQuarantined {
+			t.l.notYet(at)
+			continue
+		}
+		t.l.among(at, event, sinkEvents)
+	}
+}
+
+// subscriptions reads the sinks of a source.
+func (t *table) subscriptions(c *Config, to *[]storage.Subscription) {
+	var names []string
+	if !t.texts("sinks", &names) {
+		return
+	}
+	var known []string
+	for i := range c.Sinks {
+		known = append(known, c.Sinks[i].Name)
+	}
+	for i, name := range names {
+		at := t.get("sinks").items[i]
+		switch {
+		case slices.Contains(names[:i], name):
+			t.l.wrong(at, "is there twice")
+		case !slices.Contains(known, name):
+			t.l.wrong(at, "there is no [sink.%s]", name).Hint = nearest(name, known)
+		default:
+			*to = append(*to, storage.Subscription{Sink: name, Events: c.Sinks[slices.Index(known, name)].Events})
+		}
+	}
+}
