@@ -23,7 +23,8 @@ var sinkEvents = []string{
 // eventQuarantined is one that nothing makes yet.
 const eventQuarantined = "page.quarantined"
 
-// sinkTypes read the settings of one kind of sink, and set its Transport.
+// sinkTypes read the settings of one kind of sink, and set its Transport. The
+// table they get is of that kind: what it asks for is no key of other kinds.
 var sinkTypes = map[string]func(t *table, s *Sink, c *Config){}
 
 // sinks reads [sink.*].
@@ -46,27 +47,34 @@ func (l *loader) sink(t *table, c *Config) Sink {
 	t.integer("attempts", &s.Limits.Attempts, 1, 1000)
 	t.duration("time", &s.Limits.Time, time.Minute)
 	t.duration("timeout", &s.Timeout, time.Second)
-	if read := sinkTypes[s.Type]; read != nil {
-		read(t, &s, c)
-	} else if s.Type != "" {
+	read := sinkTypes[s.Type]
+	switch {
+	case read != nil:
+		own := l.open(t.node, s.Type+" sink")
+		read(own, &s, c)
+		l.unknown(t.node, slices.Concat(l.known[t.kind], l.known[own.kind]))
+	case s.Type != "":
 		l.notYet(t.node)
-		return s
 	}
-	t.done()
 	return s
 }
 
+// sinkEvents reads which events a sink wants.
 func (t *table) sinkEvents(to *[]string) {
+	n := t.get("events")
 	if !t.texts("events", to) {
 		return
 	}
+	if len(*to) == 0 {
+		t.l.fault(n, "must name at least one: without events a sink gets all but %s", storage.EventJobComplete)
+	}
 	for i, event := range *to {
-		at := t.get("events").items[i]
-		if event == eventQuarantined {
-			t.l.notYet(at)
-			continue
+		switch {
+		case event == eventQuarantined:
+			t.l.notYet(n.items[i])
+		case t.l.among(n.items[i], event, sinkEvents) && slices.Contains((*to)[:i], event):
+			t.l.wrong(n.items[i], "is there twice")
 		}
-		t.l.among(at, event, sinkEvents)
 	}
 }
 

@@ -114,13 +114,16 @@ func (t *table) each(name, kind string) []*table {
 // done ends the reading: keys that nobody asked for are faults. Their values are
 // not shown, since a mistyped key may hold a secret.
 func (t *table) done() {
-	if t.node == nil {
-		return
+	if t.node != nil {
+		t.l.unknown(t.node, t.l.known[t.kind])
 	}
-	known := t.l.known[t.kind]
-	for _, m := range t.node.members {
+}
+
+// unknown finds the keys of a table that are not among those known.
+func (l *loader) unknown(n *node, known []string) {
+	for _, m := range n.members {
 		if !slices.Contains(known, m.name) {
-			t.l.fault(m, "unknown key").Hint = nearest(m.name, known)
+			l.fault(m, "unknown key").Hint = nearest(m.name, known)
 		}
 	}
 }
