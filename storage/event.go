@@ -2,9 +2,11 @@ package storage
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -184,6 +186,52 @@ func (tx *Tx) Event(seq uint64) (*Event, error) {
 	return decodeEvent(seq, v)
 }
 
+// eventOf reads an event that must be there: that it is missing is damage, and no
+// ErrNotFound.
+func (tx *Tx) eventOf(seq uint64) (*Event, error) {
+	return decodeEvent(seq, tx.get(bucketEvent, idKey(seq)))
+}
+
+// FindEvent looks for an event by its id among all, the newest first: a fact that
+// came true again has several events of one id. Who knows the number reads it
+// with Tx.Event. Errors: ErrNotFound, and that of ctx.
+func (s *Store) FindEvent(ctx context.Context, id string) (*Event, error) {
+	for before := uint64(math.MaxUint64); before > 0 && ctx.Err() == nil; {
+		var found *Event
+		err := s.View(func(tx *Tx) (err error) {
+			found, before, err = tx.findEvent(id, before)
+			return err
+		})
+		if found != nil || err != nil {
+			return found, err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return nil, fmt.Errorf("event %s: %w", id, ErrNotFound)
+}
+
+// findEvent looks at up to entryRows events before a number, the newest first.
+// It gives the event, or the number to go on from; 0: that was all.
+func (tx *Tx) findEvent(id string, before uint64) (*Event, uint64, error) {
+	c := tx.bucket(bucketEvent).Cursor()
+	c.Seek(idKey(before))
+	k, v := c.Prev()
+	for n := 1; k != nil; n++ {
+		if bytes.Contains(v, []byte(id)) { // else there is no need to decode it
+			if e, err := decodeEvent(tailID(k), v); err != nil || e.ID == id {
+				return e, 0, err
+			}
+		}
+		if n == entryRows {
+			return nil, tailID(k), nil
+		}
+		k, v = c.Prev()
+	}
+	return nil, 0, nil
+}
+
 // JobEvents are the events of a job's outcomes, in the order of their commits.
 // Those of an older schema are not among them.
 func (tx *Tx) JobEvents(job uint64) ([]*Event, error) {
@@ -191,7 +239,7 @@ func (tx *Tx) JobEvents(job uint64) ([]*Event, error) {
 	prefix := idKey(job)
 	c := tx.bucket(bucketJobEvent).Cursor()
 	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
-		e, err := tx.Event(tailID(k))
+		e, err := tx.eventOf(tailID(k))
 		if err != nil {
 			return nil, err
 		}

@@ -182,7 +182,7 @@ func (tx *Tx) PendingEvents(sink string, after uint64, limit int) ([]*Event, err
 		if len(events) == limit {
 			return false, nil
 		}
-		e, err := decodeEvent(seq, tx.get(bucketEvent, idKey(seq)))
+		e, err := tx.eventOf(seq)
 		events = append(events, e)
 		return true, err
 	})
@@ -346,18 +346,6 @@ func (tx *Tx) DiscardEvent(seq uint64, sink string) error {
 		return fmt.Errorf("event %d to sink %s is %s: %w", seq, sink, d.State, ErrTransition)
 	}
 	return tx.moveDispatch(seq, sink, func(d *Dispatch) { d.State, d.Next = DispatchDiscarded, noTime })
-}
-
-// waitingSinks are the sinks that wait for an event: one seek each.
-func (tx *Tx) waitingSinks() []string {
-	var sinks []string
-	c := tx.bucket(bucketOutbox).Cursor()
-	for k, _ := c.First(); len(k) > 0; {
-		sink, _, _ := bytes.Cut(k, []byte{0})
-		sinks = append(sinks, string(sink))
-		k, _ = c.Seek(append(bytes.Clone(sink), 1))
-	}
-	return sinks
 }
 
 // awaited reports whether an event is pending or dead at a sink.

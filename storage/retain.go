@@ -156,7 +156,7 @@ func (j *Job) endedBefore(t time.Time) bool { return j.State.Terminal() && j.Upd
 // job it tells of.
 func (p *pruner) unnamed(before time.Time) (time.Time, error) {
 	err := p.store.View(func(tx *Tx) error {
-		for _, sink := range tx.waitingSinks() {
+		for _, sink := range tx.listedSinks(DispatchPending) {
 			first, err := tx.PendingEvents(sink, 0, 1)
 			if err != nil {
 				return err
