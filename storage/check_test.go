@@ -39,11 +39,11 @@ var (
 	damagedSinks  = []Subscription{{Sink: "a"}, {Sink: "b", Events: []string{EventJobComplete}}}
 )
 
-// damagedStore is healthy and has some of everything. It is meant for a bubble,
-// whose clock stands, so that the same call always makes the same store.
 // damagedPage is what jobs that failed have kept, and jobLater.
 var damagedPage = KeepPage([]byte("<p>not what the rules want</p>"))
 
+// damagedStore is healthy and has some of everything. It is meant for a bubble,
+// whose clock stands, so that the same call always makes the same store.
 func damagedStore(t *testing.T) *Store {
 	t.Helper()
 	s := openTest(t, Options{NoSync: true})

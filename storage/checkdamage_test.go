@@ -712,6 +712,7 @@ var eventDamage = []damage{
 	}},
 	{"of a job: another number", changeEvent(eventFailed, says(`"id":5`, `"id":4`)), []Breach{
 		{"event", idKey(eventFailed), "it tells of another job than its key"},
+		{"event", idKey(eventFailed), "it tells of another job than the one that it is of"},
 	}},
 	{"of a job: another state", changeEvent(eventFailed, says(`"state":"failed"`, `"state":"complete"`)), []Breach{
 		{"event", idKey(eventFailed), "its type and the state it tells of contradict each other"},

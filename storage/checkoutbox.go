@@ -36,11 +36,13 @@ func (c *checker) dispatches() {
 func dispatchRules(d *Dispatch) []rule {
 	return []rule{
 		{!slices.Contains(dispatchStates, d.State), "its state is unknown: " + string(d.State)},
-		{!slices.Contains(deliveryOutcomes, d.Outcome), "the outcome of its last delivery is unknown: " + string(d.Outcome)},
+		{d.Outcome != "" && outcomeMetrics[d.Outcome] == "", "the outcome of its last delivery is unknown: " + string(d.Outcome)},
 		{(d.Outcome == "") != d.Last.IsZero(), "its last delivery has an outcome and no time, or a time and no outcome"},
 		{d.State == DispatchDelivered && !d.Outcome.arrived(), "it is delivered, and its last delivery is not"},
+		{d.State == DispatchDead && (d.Outcome == "" || d.Outcome.arrived()), "it is dead, and no delivery of it has failed last"},
 		{d.State != DispatchPending && !d.Next.IsZero(), "it is not pending, and a delivery is due"},
 		{d.Tries > 0 && d.First.IsZero(), "it has tries, and no first one"},
+		{!d.First.IsZero() && d.Outcome == "", "it has a first delivery, and no last one"},
 		{d.Outcome == OutcomeAmbiguous && d.Ambiguous == 0, "its last delivery was ambiguous, and it counts none"},
 	}
 }
@@ -72,8 +74,7 @@ func (c *checker) dispatchIndex(state DispatchState) {
 	})
 }
 
-// sinks wants what may be under way to have a dispatch, unless its event is
-// gone.
+// sinks wants what is under way to be pending, or to have been discarded since.
 func (c *checker) sinks() {
 	c.each(bucketSink, func(k, v []byte) {
 		s, err := decodeSink(k, v)
@@ -83,15 +84,27 @@ func (c *checker) sinks() {
 		}
 		c.written(bucketSink, k, v, s.encode())
 		c.rules(bucketSink, k, rule{s.Stopped.IsZero() != (s.Reason == ""), "it is stopped for no reason, or has a reason and is not stopped"})
-		for i, seq := range s.Taken {
-			if c.tx.get(bucketEvent, idKey(seq)) != nil && c.tx.get(bucketDispatch, dispatchKey(seq, s.Name)) == nil {
-				c.breach(bucketSink, k, "event %d is under way to it, and was not meant for it", seq)
-			}
-			if slices.Contains(s.Taken[:i], seq) {
+		seen := map[uint64]bool{}
+		for _, seq := range s.Taken {
+			if seen[seq] {
 				c.breach(bucketSink, k, "event %d is under way twice", seq)
 			}
+			seen[seq] = true
+			c.underWay(k, s, seq)
 		}
 	})
+}
+
+func (c *checker) underWay(k []byte, s *Sink, seq uint64) {
+	if c.tx.get(bucketEvent, idKey(seq)) == nil {
+		return // discarded, and pruned since
+	}
+	switch d, err := c.tx.Dispatch(seq, s.Name); {
+	case isNotFound(err):
+		c.breach(bucketSink, k, "event %d is under way to it, and was not meant for it", seq)
+	case err == nil && (d.State == DispatchDelivered || d.State == DispatchDead): // one that cannot be read is told as such
+		c.breach(bucketSink, k, "event %d is under way to it, and is %s", seq, d.State)
+	}
 }
 
 // eventListed wants an event of a job to stand among the job's.

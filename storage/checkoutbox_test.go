@@ -1,6 +1,6 @@
 package storage
 
-func changeDispatch(seq uint64, sink string, change func(*Dispatch)) func(*Tx) error {
+func writeDispatch(seq uint64, sink string, change func(*Dispatch)) func(*Tx) error {
 	return func(tx *Tx) error {
 		d, err := tx.Dispatch(seq, sink)
 		if err != nil {
@@ -35,25 +35,31 @@ var outboxDamage = []damage{
 	{"no sink", put(bucketDispatch, idKey(eventA), (&Dispatch{State: DispatchDelivered, Outcome: OutcomeDelivered, Last: damagedEnd}).encode()), []Breach{
 		{"dispatch", idKey(eventA), "it cannot be read: record is cut short"},
 	}},
-	{"unknown state", changeDispatch(eventJobRescued, "b", func(d *Dispatch) { d.State = "odd" }), []Breach{
+	{"unknown state", writeDispatch(eventJobRescued, "b", func(d *Dispatch) { d.State = "odd" }), []Breach{
 		{"dispatch", dispatchKey(eventJobRescued, "b"), "its state is unknown: odd"},
 	}},
-	{"unknown outcome", changeDispatch(eventJobA, "b", func(d *Dispatch) { d.Outcome = "odd" }), []Breach{
+	{"unknown outcome", writeDispatch(eventJobA, "b", func(d *Dispatch) { d.Outcome = "odd" }), []Breach{
 		{"dispatch", dispatchKey(eventJobA, "b"), "the outcome of its last delivery is unknown: odd"},
 	}},
-	{"an outcome at no time", changeDispatch(eventJobA, "b", func(d *Dispatch) { d.Last = noTime }), []Breach{
+	{"an outcome at no time", writeDispatch(eventJobA, "b", func(d *Dispatch) { d.Last = noTime }), []Breach{
 		{"dispatch", dispatchKey(eventJobA, "b"), "its last delivery has an outcome and no time, or a time and no outcome"},
 	}},
-	{"delivered by nothing", changeDispatch(eventJobRescued, "b", func(d *Dispatch) { d.Outcome = OutcomeAgain }), []Breach{
+	{"delivered by nothing", writeDispatch(eventJobRescued, "b", func(d *Dispatch) { d.Outcome = OutcomeAgain }), []Breach{
 		{"dispatch", dispatchKey(eventJobRescued, "b"), "it is delivered, and its last delivery is not"},
 	}},
-	{"due when it is over", changeDispatch(eventJobA, "b", func(d *Dispatch) { d.Next = damagedEnd }), []Breach{
+	{"dead by nothing", writeDispatch(eventJobA, "b", func(d *Dispatch) { d.Outcome = OutcomeDeduplicated }), []Breach{
+		{"dispatch", dispatchKey(eventJobA, "b"), "it is dead, and no delivery of it has failed last"},
+	}},
+	{"a first without a last", writeDispatch(eventA, "a", func(d *Dispatch) { d.First = damagedEnd }), []Breach{
+		{"dispatch", dispatchKey(eventA, "a"), "it has a first delivery, and no last one"},
+	}},
+	{"due when it is over", writeDispatch(eventJobA, "b", func(d *Dispatch) { d.Next = damagedEnd }), []Breach{
 		{"dispatch", dispatchKey(eventJobA, "b"), "it is not pending, and a delivery is due"},
 	}},
-	{"tries without a first", changeDispatch(eventJobA, "b", func(d *Dispatch) { d.First = noTime }), []Breach{
+	{"tries without a first", writeDispatch(eventJobA, "b", func(d *Dispatch) { d.First = noTime }), []Breach{
 		{"dispatch", dispatchKey(eventJobA, "b"), "it has tries, and no first one"},
 	}},
-	{"ambiguous and not counted", changeDispatch(eventJobLater, "b", func(d *Dispatch) { d.Ambiguous = 0 }), []Breach{
+	{"ambiguous and not counted", writeDispatch(eventJobLater, "b", func(d *Dispatch) { d.Ambiguous = 0 }), []Breach{
 		{"dispatch", dispatchKey(eventJobLater, "b"), "its last delivery was ambiguous, and it counts none"},
 	}},
 	{"pending: not listed", remove(bucketOutbox, outboxKey("a", eventA)), []Breach{
@@ -85,6 +91,12 @@ var outboxDamage = []damage{
 	}},
 	{"sink: not meant for it", changeSink("b", func(s *Sink) { s.Taken = []uint64{eventA} }), []Breach{
 		{"sink", []byte("b"), "event 4 is under way to it, and was not meant for it"},
+	}},
+	{"sink: what is delivered", changeSink("b", func(s *Sink) { s.Taken = append(s.Taken, eventJobRescued) }), []Breach{
+		{"sink", []byte("b"), "event 3 is under way to it, and is delivered"},
+	}},
+	{"sink: what is dead", changeSink("b", func(s *Sink) { s.Taken = append(s.Taken, eventJobA) }), []Breach{
+		{"sink", []byte("b"), "event 5 is under way to it, and is dead"},
 	}},
 	{"sink: twice", changeSink("b", func(s *Sink) { s.Taken = []uint64{eventJobLater, eventJobLater} }), []Breach{
 		{"sink", []byte("b"), "event 7 is under way twice"},

@@ -258,17 +258,18 @@ func (c *checker) jobEvent(k []byte, e *Event) {
 		rule{e.ID != jobEventID(e.Type, e.Key, told.Attempts), "its id is not that of what it tells"},
 		rule{e.Type != "job."+told.State, "its type and the state it tells of contradict each other"},
 		rule{told.ID != j.ID, "it tells of another job than its key"},
+		rule{e.Job != 0 && e.Job != told.ID, "it tells of another job than the one that it is of"},
 		rule{told.Attempts > j.Attempts, "it tells of more attempts than its job has"},
 	)
 }
 
 // outlived reports whether err says that the job of an event is gone, and may
-// be: Prune forgets a job before its events, once no sink waits for them but at a
-// person's wish.
+// be: Prune forgets a job before its events, once none of their dispatches binds
+// it.
 func (c *checker) outlived(event uint64, err error) bool {
 	if !isNotFound(err) {
 		return false
 	}
-	list, err := c.tx.EventDispatches(event)
-	return err != nil || !slices.ContainsFunc(list, func(d *Dispatch) bool { return d.State == DispatchPending && !d.Requeued })
+	bound, err := c.tx.anyDispatch(event, (*Dispatch).bindsJob)
+	return !bound || err != nil // one that cannot be read is told as such
 }

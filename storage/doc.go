@@ -91,8 +91,9 @@
 //   - A validator leads to the last attempt that completed a job of its target,
 //     and that attempt's page is kept.
 //   - Prune deletes no job without a window, none that is open, has staged rows,
-//     is what an observation came from or what an idempotency key leads to, and no
-//     event that is pending or dead at a sink.
+//     is what an observation came from, what an idempotency key leads to or what a
+//     pending event is of that no person sent back, and no event that is pending or
+//     dead at a sink.
 //   - An idempotency key leads to a job that is there, and that is as old as
 //     the key where its first request made it.
 //   - An observation is written only by the commit that completes its job, or
@@ -108,11 +109,13 @@
 //   - An observation stands once in bucket change, under the number that its last
 //     change of content was given, unless an older schema wrote it.
 //   - What may have reached a sink is noted before it is sent (Sink.Taken), so
-//     that a process which dies leaves no delivery that nobody knows of.
+//     that a process which dies leaves no delivery that nobody knows of. It is
+//     pending until that delivery has ended, unless a person discards it.
 //   - An event's id follows from its content. Its observation or job is there,
 //     in the revision and with the attempts that it tells of, or later ones;
-//     the job of an event that no sink waits for but at a person's wish may have been pruned, and what
-//     became of a row whose window was replaced since is not compared.
+//     the job of an event that is pending nowhere, or only since a person sent it
+//     back, may have been pruned, and what became of a row whose window was
+//     replaced since is not compared.
 //   - A sequence is never behind a number in use, keys and lanes lead both
 //     ways, and every record is the bytes that it would be written as.
 //   - Counters equal a recount of the records and of what was pruned, but for

@@ -19,7 +19,7 @@ var (
 	// ErrDamaged: a store or its copy contradicts itself; semel verify names
 	// each place.
 	ErrDamaged = errors.New("store is damaged")
-	// ErrNotFound: there is no such job, source or file.
+	// ErrNotFound: there is no such job, source, event or file.
 	ErrNotFound = errors.New("not found")
 )
 
@@ -39,7 +39,8 @@ var (
 	// returns it has counted it; a caller that returns nil from Update keeps
 	// the count.
 	ErrLeaseLost = errors.New("lease lost")
-	// ErrTransition: the job's state does not allow what was asked.
+	// ErrTransition: the state of the job, or of the event at its sink, does not
+	// allow what was asked.
 	ErrTransition = errors.New("transition not allowed")
 	// ErrKeyReused: an idempotency key stands for another request.
 	ErrKeyReused = errors.New("this key was used for another request")

@@ -39,7 +39,7 @@ func (s Subscription) wants(event string) bool {
 // a fact.
 type Event struct {
 	Seq       uint64    // order of commits
-	Job       uint64    // whose outcome it is of; 0: of a run, or written by an older schema
+	Job       uint64    // whose outcome it is of; 0: of a run, or no longer pending when schema 4 came
 	ID        string    // evt_ and 32 hex digits: the same for the same fact, on any box
 	Type      string    // observation.created, …
 	Key       string    // observation or job key: deliveries keep its order
@@ -233,17 +233,24 @@ func (tx *Tx) findEvent(id string, before uint64) (*Event, uint64, error) {
 }
 
 // JobEvents are the events of a job's outcomes, in the order of their commits.
-// Those of an older schema are not among them.
+// Those that were no longer pending when schema 4 came are not among them.
 func (tx *Tx) JobEvents(job uint64) ([]*Event, error) {
 	var events []*Event
-	prefix := idKey(job)
-	c := tx.bucket(bucketJobEvent).Cursor()
-	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
-		e, err := tx.eventOf(tailID(k))
+	for _, seq := range tx.jobEvents(job) {
+		e, err := tx.eventOf(seq)
 		if err != nil {
 			return nil, err
 		}
 		events = append(events, e)
 	}
 	return events, nil
+}
+
+func (tx *Tx) jobEvents(job uint64) (seqs []uint64) {
+	prefix := idKey(job)
+	c := tx.bucket(bucketJobEvent).Cursor()
+	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+		seqs = append(seqs, tailID(k))
+	}
+	return seqs
 }

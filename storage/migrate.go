@@ -73,20 +73,59 @@ func countRules(b *bolt.Tx) error {
 }
 
 // addDispatches makes those of pending events, of which until schema 3 only the
-// index tells.
+// index tells, and lists these events with their jobs.
 func addDispatches(b *bolt.Tx) error {
 	tx := newTx(b, noTime)
 	c := tx.bucket(bucketOutbox).Cursor()
 	for k, _ := c.First(); k != nil; k, _ = c.Next() {
 		sink, _, _ := bytes.Cut(k, []byte{0})
-		d := Dispatch{Event: tailID(k), Sink: string(sink), State: DispatchPending}
-		if err := tx.insert(bucketDispatch, dispatchKey(d.Event, d.Sink), d.encode()); err != nil {
+		if err := tx.insert(bucketDispatch, dispatchKey(tailID(k), string(sink)), newDispatch); err != nil {
 			return err
 		}
-		tx.count("", metricOutbox+d.Sink, 1)
+		tx.count("", metricOutbox+string(sink), 1)
+		if err := tx.listWithJob(tailID(k)); err != nil {
+			return err
+		}
 	}
 	tx.keep()
 	return tx.flushCounters()
+}
+
+// listWithJob has an event say which job it is of, and the job lead to it.
+func (tx *Tx) listWithJob(seq uint64) error {
+	e, err := tx.eventOf(seq)
+	if err != nil || e.Job != 0 { // left to Check, or listed for another sink
+		return nil
+	}
+	if e.Job = tx.jobOfEvent(e); e.Job == 0 {
+		return nil
+	}
+	if err := tx.insert(bucketJobEvent, jobEventKey(e.Job, seq), nil); err != nil {
+		return err
+	}
+	return tx.put(bucketEvent, idKey(seq), e.encode())
+}
+
+// jobOfEvent finds the job of whose outcome an event is by what it tells; 0: it
+// is of a run, or cannot be read, which is left to Check.
+func (tx *Tx) jobOfEvent(e *Event) uint64 {
+	key := e.Key
+	switch e.Type {
+	case EventCreated, EventUpdated:
+		o, err := readLine(e)
+		if err != nil {
+			return 0
+		}
+		key = o.Job
+	case EventJobComplete, EventJobFailed:
+	default:
+		return 0
+	}
+	j, err := tx.jobByText(key)
+	if err != nil {
+		return 0
+	}
+	return j.ID
 }
 
 // schemaOf is 0 for a file without a store in it.

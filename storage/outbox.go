@@ -3,9 +3,9 @@ package storage
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -33,7 +33,11 @@ const (
 	OutcomeAmbiguous    DeliveryOutcome = "ambiguous"    // it may have arrived
 )
 
-var deliveryOutcomes = []DeliveryOutcome{"", OutcomeDelivered, OutcomeDeduplicated, OutcomeAgain, OutcomeAmbiguous}
+// outcomeMetrics count deliveries by their outcome, each followed by the sink.
+var outcomeMetrics = map[DeliveryOutcome]string{
+	OutcomeDelivered: MetricDelivered, OutcomeDeduplicated: MetricDeduplicated,
+	OutcomeAgain: MetricRedelivered, OutcomeAmbiguous: MetricAmbiguous,
+}
 
 func (o DeliveryOutcome) arrived() bool { return o == OutcomeDelivered || o == OutcomeDeduplicated }
 
@@ -87,13 +91,17 @@ func decodeDispatch(k, v []byte) (*Dispatch, error) {
 
 func dispatchKey(seq uint64, sink string) []byte { return append(idKey(seq), sink...) }
 
+// newDispatch is the record of a dispatch that has just begun: its event and sink
+// stand in its key.
+var newDispatch = (&Dispatch{State: DispatchPending}).encode()
+
 // addDispatch begins the sending of a new event to a sink.
 func (tx *Tx) addDispatch(seq uint64, sink string) error {
-	d := Dispatch{Event: seq, Sink: sink, State: DispatchPending}
-	if err := tx.insert(bucketDispatch, dispatchKey(seq, sink), d.encode()); err != nil {
+	if err := tx.insert(bucketDispatch, dispatchKey(seq, sink), newDispatch); err != nil {
 		return err
 	}
-	return tx.list(&d)
+	tx.queued = append(tx.queued, queued{sink, seq})
+	return tx.list(&Dispatch{Event: seq, Sink: sink, State: DispatchPending})
 }
 
 // index is the bucket that lists the dispatches of a state: those that somebody
@@ -115,9 +123,6 @@ func (tx *Tx) list(d *Dispatch) error {
 		return nil
 	}
 	tx.count("", metric+d.Sink, 1)
-	if d.State == DispatchPending {
-		tx.queued = append(tx.queued, queued{d.Sink, d.Event})
-	}
 	return tx.insert(id, outboxKey(d.Sink, d.Event), nil)
 }
 
@@ -132,31 +137,38 @@ func (tx *Tx) unlist(d *Dispatch) error {
 
 // Dispatch reads how far an event is on its way to a sink. Error: ErrNotFound.
 func (tx *Tx) Dispatch(seq uint64, sink string) (*Dispatch, error) {
-	k := dispatchKey(seq, sink)
-	v := tx.get(bucketDispatch, k)
-	if v == nil {
-		return nil, fmt.Errorf("event %d to sink %s: %w", seq, sink, ErrNotFound)
-	}
-	return decodeDispatch(k, v)
+	d, _, err := tx.readDispatch(dispatchKey(seq, sink))
+	return d, err
 }
 
-// move changes a dispatch by a function, and its place in the indexes with it.
-func (tx *Tx) moveDispatch(seq uint64, sink string, change func(*Dispatch)) error {
-	old, err := tx.Dispatch(seq, sink)
+// readDispatch gives the record, too.
+func (tx *Tx) readDispatch(k []byte) (*Dispatch, []byte, error) {
+	v := tx.get(bucketDispatch, k)
+	if v == nil {
+		return nil, nil, fmt.Errorf("event %d to sink %s: %w", binary.BigEndian.Uint64(k), k[8:], ErrNotFound)
+	}
+	d, err := decodeDispatch(k, v)
+	return d, v, err
+}
+
+// changeDispatch changes a dispatch by a function, unless that gives an error, and
+// its place in the indexes with it.
+func (tx *Tx) changeDispatch(seq uint64, sink string, change func(*Dispatch) error) error {
+	k := dispatchKey(seq, sink)
+	d, v, err := tx.readDispatch(k)
 	if err != nil {
 		return err
 	}
-	d := *old
-	change(&d)
+	old := *d
+	if err := change(d); err != nil {
+		return err
+	}
 	if d.State != old.State {
-		if err := tx.unlist(old); err != nil {
-			return err
-		}
-		if err := tx.list(&d); err != nil {
+		if err := errors.Join(tx.unlist(&old), tx.list(d)); err != nil {
 			return err
 		}
 	}
-	return tx.put(bucketDispatch, dispatchKey(seq, sink), d.encode())
+	return tx.replace(bucketDispatch, k, v, d.encode())
 }
 
 // EventDispatches are the dispatches of an event, by sink.
@@ -174,50 +186,42 @@ func (tx *Tx) EventDispatches(seq uint64) ([]*Dispatch, error) {
 	return list, nil
 }
 
-// PendingEvents are up to limit events behind a number that a sink has not
-// acknowledged, in the order of their commits.
+// PendingEvents are up to limit events behind a number that are pending at a sink,
+// in the order of their commits.
 func (tx *Tx) PendingEvents(sink string, after uint64, limit int) ([]*Event, error) {
 	var events []*Event
-	err := tx.eachListed(DispatchPending, sink, after, func(seq uint64) (bool, error) {
-		if len(events) == limit {
-			return false, nil
-		}
-		e, err := tx.eventOf(seq)
-		events = append(events, e)
-		return true, err
-	})
-	return events, err
-}
-
-// eachListed calls fn with the numbers behind one of the events that are pending
-// or dead for a sink, in their order, until it gives false.
-func (tx *Tx) eachListed(state DispatchState, sink string, after uint64, fn func(seq uint64) (bool, error)) error {
-	id, _, _ := state.index()
 	prefix := counterKey(sink, "")
-	c := tx.bucket(id).Cursor()
-	for k, _ := c.Seek(outboxKey(sink, after+1)); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
-		if more, err := fn(tailID(k)); err != nil || !more {
-			return err
+	c := tx.bucket(bucketOutbox).Cursor()
+	for k, _ := c.Seek(outboxKey(sink, after+1)); bytes.HasPrefix(k, prefix) && len(events) < limit; k, _ = c.Next() {
+		e, err := tx.eventOf(tailID(k))
+		if err != nil {
+			return nil, err
 		}
+		events = append(events, e)
 	}
-	return nil
+	return events, nil
 }
 
 // TakeEvents notes that deliveries of some events to a sink are about to begin,
-// and gives those of them that are still pending: only these may be sent. What
-// is taken and never ended may or may not have arrived.
+// and gives those of them that are still pending and not under way already: only
+// these may be sent. What is taken and never ended may or may not have arrived.
 func (tx *Tx) TakeEvents(sink string, seqs []uint64) (taken []uint64, err error) {
+	s, err := tx.Sink(sink)
+	if err != nil {
+		return nil, err
+	}
+	under := make(map[uint64]bool, len(s.Taken)+len(seqs))
+	for _, seq := range s.Taken {
+		under[seq] = true
+	}
 	for _, seq := range seqs {
-		if tx.get(bucketOutbox, outboxKey(sink, seq)) != nil {
+		if !under[seq] && tx.get(bucketOutbox, outboxKey(sink, seq)) != nil {
+			under[seq] = true
 			taken = append(taken, seq)
 		}
 	}
 	if len(taken) == 0 {
 		return nil, nil
-	}
-	s, err := tx.Sink(sink)
-	if err != nil {
-		return nil, err
 	}
 	s.Taken = append(s.Taken, taken...)
 	return taken, tx.saveSink(s)
@@ -233,37 +237,38 @@ type Delivery struct {
 	Next    time.Time       // when the next one may begin; zero: at once
 }
 
-// EndDeliveries notes how deliveries to a sink ended. One whose event is no
-// longer pending changes nothing: a person has discarded it meanwhile, or it was
-// acknowledged before.
+// EndDeliveries notes how deliveries to a sink ended. Where a person has discarded
+// the event meanwhile that is noted, too, and it stays discarded; one that is
+// delivered or dead already, or that was pruned, does not change.
 func (tx *Tx) EndDeliveries(sink string, ended []Delivery) error {
 	if err := tx.giveBack(sink, ended); err != nil {
 		return err
 	}
 	for i := range ended {
-		d := &ended[i]
-		if d.Outcome == "" || tx.get(bucketOutbox, outboxKey(sink, d.Event)) == nil {
+		if ended[i].Outcome == "" {
 			continue
 		}
-		tx.countDelivery(sink, d)
-		if err := tx.moveDispatch(d.Event, sink, func(to *Dispatch) { to.end(d, tx.Now) }); err != nil {
+		if err := tx.endDelivery(sink, &ended[i]); err != nil && !isNotFound(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-func (tx *Tx) countDelivery(sink string, d *Delivery) {
-	metric := map[DeliveryOutcome]string{
-		OutcomeDelivered: MetricDelivered, OutcomeDeduplicated: MetricDeduplicated,
-		OutcomeAgain: MetricRedelivered, OutcomeAmbiguous: MetricAmbiguous,
-	}[d.Outcome]
-	tx.count("", metric+sink, 1)
+func (tx *Tx) endDelivery(sink string, by *Delivery) error {
+	return tx.changeDispatch(by.Event, sink, func(d *Dispatch) error {
+		if d.State == DispatchDelivered || d.State == DispatchDead {
+			return nil
+		}
+		tx.count("", outcomeMetrics[by.Outcome]+sink, 1)
+		d.end(by, tx.Now)
+		return nil
+	})
 }
 
 // end takes over how a delivery ended.
 func (d *Dispatch) end(by *Delivery, now time.Time) {
-	d.Outcome, d.Reason, d.Last, d.Next = by.Outcome, by.Reason, now, noTime
+	d.Outcome, d.Reason, d.Last = by.Outcome, by.Reason, now
 	if by.Outcome == OutcomeAmbiguous {
 		d.Ambiguous++
 	}
@@ -273,6 +278,10 @@ func (d *Dispatch) end(by *Delivery, now time.Time) {
 	if by.Counts {
 		d.Tries++
 	}
+	if d.State != DispatchPending {
+		return
+	}
+	d.Next = noTime
 	switch {
 	case by.Outcome.arrived():
 		d.State = DispatchDelivered
@@ -310,9 +319,9 @@ func (tx *Tx) RescueDeliveries() (n int, err error) {
 		return 0, err
 	}
 	for _, s := range sinks {
-		var ended []Delivery
-		for _, seq := range s.Taken {
-			ended = append(ended, Delivery{Event: seq, Outcome: OutcomeAmbiguous, Reason: "the process ended while it was under way"})
+		ended := make([]Delivery, len(s.Taken))
+		for i, seq := range s.Taken {
+			ended[i] = Delivery{Event: seq, Outcome: OutcomeAmbiguous, Reason: "the process ended while it was under way"}
 		}
 		n += len(ended)
 		if err := tx.EndDeliveries(s.Name, ended); err != nil {
@@ -323,40 +332,48 @@ func (tx *Tx) RescueDeliveries() (n int, err error) {
 }
 
 // RequeueEvent makes an event pending at a sink once more, under the same id and
-// with all its tries, and one that is pending due at once. Error: ErrNotFound.
+// with all its tries, and one that is pending due at once. A sink that was stopped
+// is started. Error: ErrNotFound.
 func (tx *Tx) RequeueEvent(seq uint64, sink string) error {
-	err := tx.moveDispatch(seq, sink, func(d *Dispatch) {
+	err := tx.changeDispatch(seq, sink, func(d *Dispatch) error {
 		d.Requeued = d.Requeued || d.State != DispatchPending
 		d.State, d.Tries, d.First, d.Next = DispatchPending, 0, noTime, noTime
+		return nil
 	})
-	if err == nil {
-		tx.queued = append(tx.queued, queued{sink, seq})
+	if err != nil {
+		return err
 	}
-	return err
+	tx.queued = append(tx.queued, queued{sink, seq})
+	return tx.StartSink(sink)
 }
 
 // DiscardEvent gives up an event that is pending or dead at a sink. Errors:
 // ErrNotFound, ErrTransition.
 func (tx *Tx) DiscardEvent(seq uint64, sink string) error {
-	d, err := tx.Dispatch(seq, sink)
-	if err != nil {
-		return err
-	}
-	if d.State != DispatchPending && d.State != DispatchDead {
-		return fmt.Errorf("event %d to sink %s is %s: %w", seq, sink, d.State, ErrTransition)
-	}
-	return tx.moveDispatch(seq, sink, func(d *Dispatch) { d.State, d.Next = DispatchDiscarded, noTime })
+	return tx.changeDispatch(seq, sink, func(d *Dispatch) error {
+		if !d.awaited() {
+			return fmt.Errorf("event %d to sink %s is %s: %w", seq, sink, d.State, ErrTransition)
+		}
+		d.State, d.Next = DispatchDiscarded, noTime
+		return nil
+	})
 }
 
-// awaited reports whether an event is pending or dead at a sink.
-func (tx *Tx) awaited(seq uint64) (bool, error) {
+// awaited reports whether a sink or a person is still to do something about it:
+// its event must stay.
+func (d *Dispatch) awaited() bool { return d.State == DispatchPending || d.State == DispatchDead }
+
+// bindsJob reports whether what its event tells of must stay, too: it has been
+// pending ever since the event was made.
+func (d *Dispatch) bindsJob() bool { return d.State == DispatchPending && !d.Requeued }
+
+// anyDispatch reports whether something holds for a dispatch of an event.
+func (tx *Tx) anyDispatch(seq uint64, is func(*Dispatch) bool) (bool, error) {
 	list, err := tx.EventDispatches(seq)
-	return slices.ContainsFunc(list, func(d *Dispatch) bool {
-		return d.State == DispatchPending || d.State == DispatchDead
-	}), err
+	return slices.ContainsFunc(list, is), err
 }
 
-// forgetEvent deletes an event that no sink waits for, with all that leads to it.
+// forgetEvent deletes an event that nobody awaits, with all that leads to it.
 func (tx *Tx) forgetEvent(k, v []byte) error {
 	e, err := decodeEvent(tailID(k), v)
 	if err != nil {
@@ -383,31 +400,22 @@ type SinkCounts struct {
 // SinkCounts reads the counts of all sinks that ever had an event, by name.
 func (tx *Tx) SinkCounts() map[string]SinkCounts {
 	sinks := map[string]SinkCounts{}
-	for name, n := range tx.Counters("") {
-		metric, sink, _ := strings.Cut(name, "/")
-		c := sinks[sink]
-		if field := c.field(metric + "/"); field != nil {
-			*field = n
+	for _, m := range []struct {
+		metric string
+		set    func(*SinkCounts, int64)
+	}{
+		{metricOutbox, func(c *SinkCounts, n int64) { c.Pending = n }},
+		{metricDead, func(c *SinkCounts, n int64) { c.Dead = n }},
+		{MetricDelivered, func(c *SinkCounts, n int64) { c.Delivered = n }},
+		{MetricDeduplicated, func(c *SinkCounts, n int64) { c.Deduplicated = n }},
+		{MetricRedelivered, func(c *SinkCounts, n int64) { c.Redelivered = n }},
+		{MetricAmbiguous, func(c *SinkCounts, n int64) { c.Ambiguous = n }},
+	} {
+		for sink, n := range tx.countersUnder("", m.metric) {
+			c := sinks[sink]
+			m.set(&c, n)
 			sinks[sink] = c
 		}
 	}
 	return sinks
-}
-
-func (c *SinkCounts) field(metric string) *int64 {
-	switch metric {
-	case metricOutbox:
-		return &c.Pending
-	case metricDead:
-		return &c.Dead
-	case MetricDelivered:
-		return &c.Delivered
-	case MetricDeduplicated:
-		return &c.Deduplicated
-	case MetricRedelivered:
-		return &c.Redelivered
-	case MetricAmbiguous:
-		return &c.Ambiguous
-	}
-	return nil
 }

@@ -18,7 +18,8 @@ type Retention struct {
 	// one stays: it is what makes "once" true. So does one that an observation
 	// came from.
 	Attempts time.Duration
-	// Events is how long an event is kept that no sink waits for.
+	// Events is how long an event is kept that is neither pending nor dead at any
+	// sink.
 	Events time.Duration
 	// Pages is how long an attempt's page is kept after the attempt has ended.
 	// Its room is given back by CollectPages.
@@ -112,12 +113,9 @@ type wornJob struct {
 
 // jobs deletes the story of jobs that ended before a time. What it looks up
 // first stays true while it works: no job that ended before the time gets an
-// event or an observation anew without moving, and one that moves is spared.
+// event or an observation anew without moving, and one that moves is spared; an
+// event that is requeued meanwhile binds no job.
 func (p *pruner) jobs(before time.Time) error {
-	unnamed, err := p.unnamed(before)
-	if err != nil {
-		return err
-	}
 	cited, err := p.citations()
 	if err != nil {
 		return err
@@ -132,8 +130,12 @@ func (p *pruner) jobs(before time.Time) error {
 			return true, nil
 		}
 		w := wornJob{id: j.ID}
-		if !j.Key.Window.IsZero() && j.endedBefore(unnamed) {
-			if key := j.Key.String(); !cited.has(key) {
+		if key := j.Key.String(); !j.Key.Window.IsZero() && !cited.has(key) {
+			bound, err := tx.boundByEvent(j.ID)
+			if err != nil {
+				return false, err
+			}
+			if !bound {
 				w.key = key
 			}
 		}
@@ -151,23 +153,15 @@ func (p *pruner) jobs(before time.Time) error {
 
 func (j *Job) endedBefore(t time.Time) bool { return j.State.Terminal() && j.Updated.Before(t) }
 
-// unnamed is the latest time up to before such that no event that waits for a
-// sink names a job that ended earlier: an event is as old as the move of the
-// job it tells of.
-func (p *pruner) unnamed(before time.Time) (time.Time, error) {
-	err := p.store.View(func(tx *Tx) error {
-		for _, sink := range tx.listedSinks(DispatchPending) {
-			first, err := tx.PendingEvents(sink, 0, 1)
-			if err != nil {
-				return err
-			}
-			if at := first[0].Timestamp; at.Before(before) {
-				before = at
-			}
+// boundByEvent reports whether a job must stay for an event of its that is yet to
+// be sent.
+func (tx *Tx) boundByEvent(job uint64) (bool, error) {
+	for _, seq := range tx.jobEvents(job) {
+		if bound, err := tx.anyDispatch(seq, (*Dispatch).bindsJob); bound || err != nil {
+			return bound, err
 		}
-		return nil
-	})
-	return before, err
+	}
+	return false, nil
 }
 
 // forgetJobs deletes in one transaction, and gives the jobs it did not come to.
@@ -412,7 +406,7 @@ func removeFrom(id bucket) dropper {
 	return func(tx *Tx, k, _ []byte) error { return tx.remove(id, k) }
 }
 
-// events deletes those committed before a time that no sink waits for.
+// events deletes those committed before a time that nobody awaits.
 func (p *pruner) events(before time.Time) error {
 	return p.sweep(bucketEvent, &p.done.Events, func(tx *Tx, k, v []byte) (verdict, error) {
 		e, err := decodeEvent(tailID(k), v)
@@ -422,8 +416,8 @@ func (p *pruner) events(before time.Time) error {
 		case !e.Timestamp.Before(before): // they are in the order of commits
 			return keepRest, nil
 		}
-		waited, err := tx.awaited(e.Seq)
-		if err != nil || waited {
+		awaited, err := tx.anyDispatch(e.Seq, (*Dispatch).awaited)
+		if err != nil || awaited {
 			return keep, err
 		}
 		return drop, nil
