@@ -79,6 +79,7 @@ func (h *history) updates(l Lease) map[string]func(*Tx) error {
 	failed := attempt
 	failed.Category = CategoryTLS
 	row := NewObservation{Key: strconv.Itoa(n % 4), Data: fmt.Appendf(nil, `{"v":%d}`, n%5)}
+	sink := historySinks[n%2].Sink
 	mode := []WriteMode{WriteUpsert, WriteReplace, WriteReplace, WriteAppend}[h.random.IntN(4)]
 	return map[string]func(*Tx) error{
 		"enqueue": func(tx *Tx) error { _, err := tx.EnqueueJob(job); return err },
@@ -114,20 +115,46 @@ func (h *history) updates(l Lease) map[string]func(*Tx) error {
 			tx.BeginListing(r)
 			return tx.EndListing(r, historySinks)
 		},
-		"take": func(tx *Tx) error { _, err := tx.ReleaseRun(1+uint64(n%4), historySinks); return err },
-		"drop": func(tx *Tx) error { _, err := tx.DiscardRun(1 + uint64(n%4)); return err },
-		"ack": func(tx *Tx) error {
-			events, err := tx.PendingEvents(historySinks[n%2].Sink, 0, n%8)
-			var seqs []uint64
-			for _, e := range events {
-				seqs = append(seqs, e.Seq)
-			}
-			return errors.Join(err, tx.Deliver(historySinks[n%2].Sink, seqs))
-		},
+		"take":    func(tx *Tx) error { _, err := tx.ReleaseRun(1+uint64(n%4), historySinks); return err },
+		"drop":    func(tx *Tx) error { _, err := tx.DiscardRun(1 + uint64(n%4)); return err },
+		"send":    func(tx *Tx) error { return sendSome(tx, sink, n%8) },
+		"end":     func(tx *Tx) error { return endSome(tx, sink, n) },
+		"died":    func(tx *Tx) error { _, err := tx.RescueDeliveries(); return err },
+		"replay":  func(tx *Tx) error { return tx.RequeueEvent(uint64(1+n), sink) },
+		"abandon": func(tx *Tx) error { return tx.DiscardEvent(uint64(1+n), sink) },
+		"stop":    func(tx *Tx) error { return tx.StopSink(sink, "status 410") },
+		"start":   func(tx *Tx) error { return tx.StartSink(sink) },
 	}
 }
 
-var historyUpdates = strings.Fields("enqueue enqueue enqueue claim claim claim complete complete complete retry fail release rescue promote cancel requeue requeue recollect recollect offer take drop ack")
+// sendSome takes the first events that a sink waits for.
+func sendSome(tx *Tx, sink string, n int) error {
+	events, err := tx.PendingEvents(sink, 0, n)
+	var seqs []uint64
+	for _, e := range events {
+		seqs = append(seqs, e.Seq)
+	}
+	_, err2 := tx.TakeEvents(sink, seqs)
+	return errors.Join(err, err2)
+}
+
+// endSome ends some of what is under way, each in its way.
+func endSome(tx *Tx, sink string, n int) error {
+	s, err := tx.Sink(sink)
+	if err != nil {
+		return err
+	}
+	outcomes := []DeliveryOutcome{OutcomeDelivered, OutcomeAgain, OutcomeDelivered, OutcomeAmbiguous, OutcomeDeduplicated, ""}
+	var ended []Delivery
+	for i, seq := range s.Taken[:len(s.Taken)-len(s.Taken)*(n%3)/3] {
+		ended = append(ended, Delivery{
+			Event: seq, Outcome: outcomes[(n+i)%len(outcomes)], Reason: "a reason", Counts: n%2 == 0, Dead: i%3 == 0, Next: tx.Now.Add(time.Minute),
+		})
+	}
+	return tx.EndDeliveries(sink, ended)
+}
+
+var historyUpdates = strings.Fields("enqueue enqueue enqueue claim claim claim complete complete complete retry fail release rescue promote cancel requeue requeue recollect recollect offer take drop send send send end end end died replay replay abandon stop start")
 
 var errUndone = errors.New("undone")
 
