@@ -38,8 +38,8 @@ type model struct {
 	events   []*modelEvent // by number - 1
 	sinks    map[string]*modelSink
 	queued   map[string]uint64 // what the last step has to announce
-	leases   []storage.Lease // every lease ever given
-	runs     []*modelRun     // by id - 1
+	leases   []storage.Lease   // every lease ever given
+	runs     []*modelRun       // by id - 1
 }
 
 func newModel() *model {

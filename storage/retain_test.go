@@ -3,6 +3,7 @@ package storage_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -204,6 +205,119 @@ func TestEventsOutliveTheirJobs(t *testing.T) {
 		storagetest.Check(t, s)
 		enqueue(t, s, onDay("x", 0))
 	})
+}
+
+// TestPruneAwaited: an event stays as long as it is pending or dead at any sink,
+// however old; what was delivered or discarded everywhere goes.
+func TestPruneAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := storagetest.Open(t)
+		emit(t, s, 5, "a", "b")
+		delivered := func(seq uint64) storage.Delivery {
+			return storage.Delivery{Event: seq, Outcome: storage.OutcomeDelivered}
+		}
+		update(t, s, func(tx *storage.Tx) error {
+			return tx.EndDeliveries("b", []storage.Delivery{delivered(1), delivered(2), delivered(3), delivered(4)})
+		})
+		end(t, s, delivered(1), storage.Delivery{Event: 2, Outcome: storage.OutcomeAgain, Dead: true}, delivered(5))
+		discard(t, s, 3)
+		take(t, s, 4)
+		discard(t, s, 4)
+		time.Sleep(400 * day)
+		for _, want := range []storage.Pruned{{Events: 3}, {}} {
+			if done := prune(t, s, storage.Retention{Events: day}); done != want {
+				t.Errorf("pruned %+v, want %+v", done, want)
+			}
+			storagetest.Check(t, s)
+		}
+		end(t, s, delivered(4)) // it was under way all the time
+		if left := underWay(t, s); len(left) > 0 {
+			t.Errorf("under way: %v", left)
+		}
+		if got := listed(t, s, storage.DispatchFilter{}, 9); !slices.Equal(got, []string{"2a dead", "2b delivered", "5a delivered", "5b pending"}) {
+			t.Errorf("left are %v", got)
+		}
+	})
+}
+
+// TestReplayAfterPrune: an event can be sent again when the job that it tells of
+// was pruned, whatever had become of it, and also after the job's key was taken
+// again. The store is right all the while, and the event goes in the end.
+func TestReplayAfterPrune(t *testing.T) {
+	delivered := storage.Delivery{Event: 1, Outcome: storage.OutcomeDelivered}
+	for name, over := range map[string]func(t *testing.T, s *storage.Store){
+		"delivered": func(t *testing.T, s *storage.Store) { end(t, s, delivered) },
+		"discarded": func(t *testing.T, s *storage.Store) { discard(t, s, 1) },
+		"dead": func(t *testing.T, s *storage.Store) {
+			end(t, s, storage.Delivery{Event: 1, Outcome: storage.OutcomeAgain, Reason: "status 400", Dead: true})
+		},
+	} {
+		for _, event := range []string{storage.EventCreated, storage.EventJobComplete} {
+			t.Run(name+" "+event, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := storagetest.Open(t)
+					r := storage.Retention{Attempts: day, Events: 100 * day}
+					collect(t, s, onDay("x", 0), page("x", "0", storage.Subscription{Sink: "a", Events: []string{event}}))
+					collect(t, s, onDay("x", 1), page("x", "1")) // from now on the row is this job's
+					time.Sleep(2 * day)
+					if done := prune(t, s, r); done != (storage.Pruned{Attempts: 2}) {
+						t.Errorf("while the event is pending: %+v", done)
+					}
+					over(t, s)
+					if done := prune(t, s, r); done != (storage.Pruned{Jobs: 1}) {
+						t.Errorf("when it is %s: %+v", name, done)
+					}
+					storagetest.Check(t, s)
+					requeue(t, s, 1)
+					storagetest.Check(t, s)
+					enqueue(t, s, onDay("x", 0))
+					storagetest.Check(t, s)
+					time.Sleep(200 * day)
+					if done := prune(t, s, r); done != (storage.Pruned{}) {
+						t.Errorf("while it is pending again: %+v", done)
+					}
+					take(t, s, 1)
+					end(t, s, delivered)
+					if done := prune(t, s, r); done != (storage.Pruned{Events: 1}) {
+						t.Errorf("in the end: %+v", done)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestPruneBesideASilentSink: events that a sink never takes keep the jobs that
+// they tell of, and no other.
+func TestPruneBesideASilentSink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := storagetest.Open(t)
+		collect(t, s, onDay("x", 0), page("x", "0", storage.Subscription{Sink: "silent"}))
+		for n := 1; n < 4; n++ {
+			collect(t, s, onDay("x", n), page("x", fmt.Sprint(n)))
+		}
+		time.Sleep(2 * day)
+		if done := prune(t, s, storage.Retention{Attempts: day}); done != (storage.Pruned{Attempts: 4, Jobs: 2}) {
+			t.Errorf("pruned %+v", done)
+		}
+	})
+}
+
+// TestPruneAfterAClockWasSetBack: a job stays for its pending event, also where an
+// event that was committed before it is younger.
+func TestPruneAfterAClockWasSetBack(t *testing.T) {
+	now := monday.Add(10 * day)
+	s := storagetest.OpenAt(t, t.TempDir()+"/semel.db", storage.Options{Now: func() time.Time { return now }})
+	sink := storage.Subscription{Sink: "a"}
+	collect(t, s, onDay("x", 0), page("x", "0", sink))
+	now = now.Add(-5 * day)
+	collect(t, s, onDay("x", 1), page("x", "1", sink))
+	collect(t, s, onDay("x", 2), page("x", "2", sink))
+	now = now.Add(4 * day)
+	done, err := s.Prune(t.Context(), now, storage.Retention{Attempts: day})
+	if err != nil || done.Jobs > 0 {
+		t.Errorf("pruned %+v (%v)", done, err)
+	}
 }
 
 // TestPruneRobots: a robots.txt goes a week after it was fetched last.
