@@ -62,6 +62,7 @@ func benchMany(b *testing.B) int {
 // benchQueue is a store that is kept at a number of queued jobs.
 type benchQueue struct {
 	store *storage.Store
+	sinks []storage.Subscription
 	made  int
 	data  []byte
 }
@@ -73,7 +74,7 @@ func newBenchQueue(b *testing.B, jobs int) *benchQueue {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { s.Close() })
-	q := &benchQueue{store: s, data: jsonOf(500)}
+	q := &benchQueue{store: s, sinks: benchSink, data: jsonOf(500)}
 	q.fill(b, jobs)
 	return q
 }
@@ -166,7 +167,7 @@ func (q *benchQueue) complete(b *testing.B, j *storage.Job) {
 		},
 		Mode:    storage.WriteUpsert,
 		Records: []storage.NewObservation{{Key: j.Key.Target, Data: q.data}},
-		Sinks:   benchSink,
+		Sinks:   q.sinks,
 	}
 	err := q.store.Update(context.Background(), func(tx *storage.Tx) error {
 		_, err := tx.CompleteJob(j.Lease(), c)
@@ -257,6 +258,117 @@ func (r *rawStore) slice(b *testing.B) time.Duration {
 	return time.Since(began) * benchJobs / (benchJobs / inFlight * inFlight)
 }
 
+// BenchmarkEmit measures what the outbox costs an outcome: claim and commit as in
+// BenchmarkClaimComplete, with one event for one sink and without any. ratio is
+// the speed with it to that without.
+func BenchmarkEmit(b *testing.B) {
+	with, without := newBenchQueue(b, 2*benchJobs), newBenchQueue(b, 2*benchJobs)
+	without.sinks = nil
+	var withTime, withoutTime time.Duration
+	for b.Loop() {
+		withTime += with.slice(b)
+		withoutTime += without.slice(b)
+		b.StopTimer()
+		with.fill(b, benchJobs)
+		without.fill(b, benchJobs)
+		b.StartTimer()
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(withoutTime.Seconds()/withTime.Seconds(), "ratio")
+}
+
+// BenchmarkDeliveries measures what a dispatcher asks of the store: the end of a
+// batch and the taking of the next in one transaction, and reading it, for 10,000
+// events.
+func BenchmarkDeliveries(b *testing.B) {
+	const events = 10_000
+	for _, batch := range []int{16, 256} {
+		b.Run(fmt.Sprint(batch), func(b *testing.B) {
+			q := newBenchQueue(b, 0)
+			q.emit(b, events)
+			var took time.Duration
+			n := 0
+			for b.Loop() {
+				n += events
+				began := time.Now()
+				if sent := deliverAll(b, q.store, batch); sent != events {
+					b.Fatalf("delivered %d", sent)
+				}
+				took += time.Since(began)
+				b.StopTimer()
+				requeueAll(b, q.store, events)
+				b.StartTimer()
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(n)/took.Seconds(), "events/s")
+		})
+	}
+}
+
+// emit completes one job with a number of rows, each with an event.
+func (q *benchQueue) emit(b *testing.B, events int) {
+	q.fill(b, 1)
+	c := storage.Completion{Mode: storage.WriteUpsert, Sinks: []storage.Subscription{{Sink: "bench"}}}
+	for i := range events {
+		c.Records = append(c.Records, storage.NewObservation{Key: fmt.Sprint(i), Data: q.data})
+	}
+	l := q.claim(b, nil, 1)[0].Lease()
+	if err := q.store.Update(b.Context(), func(tx *storage.Tx) error {
+		_, err := tx.CompleteJob(l, c)
+		return err
+	}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// deliverAll takes and ends all that waits for benchSink.
+func deliverAll(b *testing.B, s *storage.Store, batch int) (sent int) {
+	const sink = "bench"
+	var under []storage.Delivery
+	for after := uint64(0); ; {
+		var seqs []uint64
+		if err := s.View(func(tx *storage.Tx) error {
+			events, err := tx.PendingEvents(sink, after, batch)
+			for _, e := range events {
+				seqs, after = append(seqs, e.Seq), e.Seq
+			}
+			return err
+		}); err != nil {
+			b.Fatal(err)
+		}
+		var taken []uint64
+		if err := s.Update(b.Context(), func(tx *storage.Tx) (err error) {
+			if err := tx.EndDeliveries(sink, under); err != nil {
+				return err
+			}
+			taken, err = tx.TakeEvents(sink, seqs)
+			return err
+		}); err != nil {
+			b.Fatal(err)
+		}
+		if sent += len(under); len(taken) == 0 {
+			return sent
+		}
+		under = under[:0]
+		for _, seq := range taken {
+			under = append(under, storage.Delivery{Event: seq, Outcome: storage.OutcomeDelivered, Counts: true})
+		}
+	}
+}
+
+func requeueAll(b *testing.B, s *storage.Store, events int) {
+	if err := s.Update(b.Context(), func(tx *storage.Tx) error {
+		for seq := range events {
+			if err := tx.RequeueEvent(uint64(seq+1), "bench"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		b.Fatal(err)
+	}
+}
+
 // BenchmarkExport measures JSON Lines out of the store, with _meta.
 func BenchmarkExport(b *testing.B) {
 	const rows = 50_000
@@ -265,7 +377,7 @@ func BenchmarkExport(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { s.Close() })
-	q := &benchQueue{store: s, data: jsonOf(500)}
+	q := &benchQueue{store: s, sinks: benchSink, data: jsonOf(500)}
 	q.fill(b, rows)
 	for range rows / benchJobs {
 		q.slice(b)
