@@ -46,6 +46,19 @@ const (
 	// InReplace: new files are whole and durable, and one name is about to
 	// change. An error is what the disk said to that.
 	InReplace Point = "in replace"
+	// AppendEvents: events are about to be appended to a sink's file. An error
+	// is what the disk said to the write.
+	AppendEvents Point = "append events"
+	// SyncEvents: events are appended and not synced. An error is what the disk
+	// said to the sync.
+	SyncEvents Point = "sync events"
+	// EventsSynced: events are durable in their file, and nobody knows.
+	EventsSynced Point = "events synced"
+	// CutEvents: what was appended in vain is about to be cut off. An error is
+	// what the disk said to that.
+	CutEvents Point = "cut events"
+	// RotateEvents: a full file has its new name, and the next one is not begun.
+	RotateEvents Point = "rotate events"
 )
 
 // Func decides what happens at a point in the work on the file at path: nil

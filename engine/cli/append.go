@@ -160,7 +160,7 @@ func (f *growing) open(ctx context.Context) (err error) {
 	if f.file, err = os.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o666); err != nil {
 		return fmt.Errorf("writing %s: %w", f.path, err)
 	}
-	free, err := lock(f.file)
+	free, err := storage.LockFile(f.file)
 	if err == nil && !free {
 		return &fault{exitFailed, fmt.Errorf("another process appends to %s", f.path), "run this one again when that has ended"}
 	}

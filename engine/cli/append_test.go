@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"semel/storage"
 )
 
 // TestAppendTwiceAtOnce: of two processes that append to a file one is refused
@@ -28,7 +30,7 @@ func TestAppendTwiceAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if free, err := lock(held); err != nil || !free {
+	if free, err := storage.LockFile(held); err != nil || !free {
 		t.Fatalf("%t, %v", free, err)
 	}
 	cmd := exec.Command("semel", "export", "pages", "-o", path, "--append")
