@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,7 +15,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"semel/engine/delivery"
 	"semel/engine/intake"
 	"semel/engine/proxy"
 	"semel/storage"
@@ -219,6 +222,65 @@ parser.fields = { x = { css = "h1", step = "" } }
 `, nil)
 }
 
+func TestSinks(t *testing.T) {
+	c := mustLoad(t, `
+version = 1
+[sink.news]
+type = "file"
+path = "out/news.jsonl"
+rotate = "1kB"
+events = ["job.complete", "run.finished"]
+attempts = 3
+time = "1d"
+timeout = "1m"
+[sink.all]
+type = "file"
+path = "/var/all.jsonl"
+rotate = ""
+[sink.hook]
+type = "command"
+command = ["./hook", ""]
+in_flight = 9
+[sink.plain]
+type = "command"
+command = ["hook"]
+[source.a]
+url = "https://example.com/"
+sinks = ["all", "news"]
+`, nil)
+	dir := filepath.Dir(c.File)
+	limits := delivery.Limits{Attempts: 15, Time: 72 * time.Hour}
+	want := []Sink{
+		{
+			Sink: delivery.Sink{
+				Name: "news", Transport: delivery.NewFile(filepath.Join(dir, "out", "news.jsonl"), 1000), InFlight: 1, Batch: delivery.FileBatch,
+				Timeout: time.Minute, Limits: delivery.Limits{Attempts: 3, Time: day},
+			},
+			Type: "file", Events: []string{storage.EventJobComplete, storage.EventRunFinished}, Path: filepath.Join(dir, "out", "news.jsonl"),
+		},
+		{
+			Sink: delivery.Sink{Name: "all", Transport: delivery.NewFile("/var/all.jsonl", 0), InFlight: 1, Batch: delivery.FileBatch, Timeout: 10 * time.Second, Limits: limits},
+			Type: "file", Path: "/var/all.jsonl",
+		},
+		{
+			Sink: delivery.Sink{Name: "hook", Transport: delivery.NewCommand(dir, []string{"./hook", ""}), InFlight: 9, Batch: 1, Timeout: 10 * time.Second, Limits: limits},
+			Type: "command",
+		},
+		{
+			Sink: delivery.Sink{Name: "plain", Transport: delivery.NewCommand(dir, []string{"hook"}), InFlight: 4, Batch: 1, Timeout: 10 * time.Second, Limits: limits},
+			Type: "command",
+		},
+	}
+	opaque := cmp.Exporter(func(reflect.Type) bool { return true })
+	if diff := cmp.Diff(want, c.Sinks, opaque, cmpopts.IgnoreTypes(&slog.Logger{})); diff != "" {
+		t.Error(diff)
+	}
+	subscriptions := []storage.Subscription{{Sink: "all"}, {Sink: "news", Events: []string{storage.EventJobComplete, storage.EventRunFinished}}}
+	if diff := cmp.Diff(subscriptions, c.Sources[0].Sinks); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestHosts(t *testing.T) {
 	c := mustLoad(t, `
 version = 1
@@ -401,7 +463,7 @@ func TestExampleIsWhole(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{
-		"config", "store", "retain", "engine", "server", "host", "proxy", "sink", "source", "limits", "retry", "blocked",
+		"config", "store", "retain", "engine", "server", "host", "proxy", "sink", "file sink", "command sink", "source", "limits", "retry", "blocked",
 		"follow", "step", "capture", "parser", "field",
 	} {
 		if len(l.known[kind]) == 0 {

@@ -13,6 +13,7 @@ type Sink struct {
 	delivery.Sink
 	Type   string   // "webhook", "file", "command" or "nats"
 	Events []string // types of events; none: all but job.complete
+	Path   string   // the file of type "file"; a relative path is joined to the config file's folder
 }
 
 // sinkEvents are what a sink can ask for.
@@ -25,7 +26,10 @@ const eventQuarantined = "page.quarantined"
 
 // sinkTypes read the settings of one kind of sink, and set its Transport. The
 // table they get is of that kind: what it asks for is no key of other kinds.
-var sinkTypes = map[string]func(t *table, s *Sink, c *Config){}
+var sinkTypes = map[string]func(t *table, s *Sink, c *Config){
+	"file":    fileSink,
+	"command": commandSink,
+}
 
 // sinks reads [sink.*].
 func (l *loader) sinks(t *table, c *Config) {
