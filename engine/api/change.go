@@ -43,9 +43,24 @@ func recollectable(src *config.Source, j *storage.Job) bool {
 
 // Cancel implements Service.
 func (l *Local) Cancel(ctx context.Context, s Selection, fn func(Job) error) error {
-	return l.change(ctx, s, fn, transition{[]storage.JobState{storage.StatePending, storage.StateRetryable}, func(tx *storage.Tx, id uint64) (*storage.Job, error) {
-		return tx.CancelJob(id, nil)
-	}, nil})
+	return l.change(ctx, s, fn, transition{[]storage.JobState{storage.StatePending, storage.StateRetryable}, l.cancel, nil})
+}
+
+func (l *Local) cancel(tx *storage.Tx, id uint64) (*storage.Job, error) {
+	j, err := tx.Job(id)
+	if err != nil {
+		return nil, err
+	}
+	return tx.CancelJob(id, l.sinks(j.Key.Source))
+}
+
+// sinks are those that want a source's events; none of a source that is not in
+// the config.
+func (l *Local) sinks(source string) []storage.Subscription {
+	if s := l.Config.Source(source); s != nil {
+		return s.Sinks
+	}
+	return nil
 }
 
 // change applies a transition to the jobs selected: those named by reference
@@ -161,7 +176,7 @@ func (l *Local) takeBack(ctx context.Context) error {
 
 func (l *Local) rescuePolicy(source string) storage.RescuePolicy {
 	if s := l.Config.Source(source); s != nil {
-		return storage.RescuePolicy{Max: s.Limits.Rescues}
+		return storage.RescuePolicy{Max: s.Limits.Rescues, Sinks: s.Sinks}
 	}
 	return storage.RescuePolicy{}
 }

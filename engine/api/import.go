@@ -157,8 +157,8 @@ func (r *ImportRequest) check() error {
 func (l *Local) importer(s *config.Source, r ImportRequest, window time.Time, fn func(ImportNews) error) *engine.Importer {
 	return &engine.Importer{
 		Store: l.Store, Source: &s.Source, Vars: s.RowVars(),
-		Record: stored(s),
-		Path:   r.Path, Window: window, ChunkRows: r.ChunkRows, Strict: r.Strict,
+		Record: stored(s), Sinks: s.Sinks,
+		Path: r.Path, Window: window, ChunkRows: r.ChunkRows, Strict: r.Strict,
 		Tell: func(n engine.ImportNews) error { return fn(newImportNews(n)) },
 	}
 }

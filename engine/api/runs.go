@@ -106,21 +106,23 @@ func (l *Local) runsBefore(before uint64, f RunFilter) (page []Run, next uint64,
 
 // ReleaseRun implements Service.
 func (l *Local) ReleaseRun(ctx context.Context, ref string) (Run, error) {
-	return l.changeRun(ctx, ref, func(tx *storage.Tx, id uint64) (*storage.Run, error) { return tx.ReleaseRun(id, nil) })
+	return l.changeRun(ctx, ref, func(tx *storage.Tx, r *storage.Run) (*storage.Run, error) {
+		return tx.ReleaseRun(r.ID, l.sinks(r.Key.Source))
+	})
 }
 
 // DiscardRun implements Service.
 func (l *Local) DiscardRun(ctx context.Context, ref string) (Run, error) {
-	return l.changeRun(ctx, ref, (*storage.Tx).DiscardRun)
+	return l.changeRun(ctx, ref, func(tx *storage.Tx, r *storage.Run) (*storage.Run, error) { return tx.DiscardRun(r.ID) })
 }
 
-func (l *Local) changeRun(ctx context.Context, ref string, change func(*storage.Tx, uint64) (*storage.Run, error)) (run Run, err error) {
+func (l *Local) changeRun(ctx context.Context, ref string, change func(*storage.Tx, *storage.Run) (*storage.Run, error)) (run Run, err error) {
 	err = l.Store.Update(ctx, func(tx *storage.Tx) error {
 		r, err := findRun(tx, ref)
 		if err != nil {
 			return err
 		}
-		if r, err = change(tx, r.ID); err != nil {
+		if r, err = change(tx, r); err != nil {
 			return err
 		}
 		run, err = newRun(tx, r)
