@@ -35,7 +35,7 @@ func (c *checker) dispatches() {
 
 func dispatchRules(d *Dispatch) []rule {
 	return []rule{
-		{!slices.Contains(dispatchStates, d.State), "its state is unknown: " + string(d.State)},
+		{!slices.Contains(DispatchStates, d.State), "its state is unknown: " + string(d.State)},
 		{d.Outcome != "" && outcomeMetrics[d.Outcome] == "", "the outcome of its last delivery is unknown: " + string(d.Outcome)},
 		{(d.Outcome == "") != d.Last.IsZero(), "its last delivery has an outcome and no time, or a time and no outcome"},
 		{d.State == DispatchDelivered && !d.Outcome.arrived(), "it is delivered, and its last delivery is not"},

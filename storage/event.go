@@ -22,6 +22,9 @@ const (
 	EventReplaced    = "window.replaced" // of a WriteReplace source, in the place of observation.created and .updated
 )
 
+// EventTypes are all types of events.
+var EventTypes = []string{EventCreated, EventUpdated, EventReplaced, EventJobComplete, EventJobFailed, EventRunFinished}
+
 // Subscription is one sink's wish for a source's events.
 type Subscription struct {
 	Sink   string

@@ -20,7 +20,8 @@ const (
 	DispatchDiscarded DispatchState = "discarded" // by a person
 )
 
-var dispatchStates = []DispatchState{DispatchPending, DispatchDelivered, DispatchDead, DispatchDiscarded}
+// DispatchStates are all states, in the order of a dispatch's life.
+var DispatchStates = []DispatchState{DispatchPending, DispatchDelivered, DispatchDead, DispatchDiscarded}
 
 // DeliveryOutcome says how one delivery ended.
 type DeliveryOutcome string

@@ -16,11 +16,6 @@ type Sink struct {
 	Path   string   // the file of type "file"; a relative path is joined to the config file's folder
 }
 
-// sinkEvents are what a sink can ask for.
-var sinkEvents = []string{
-	storage.EventCreated, storage.EventUpdated, storage.EventReplaced, storage.EventJobComplete, storage.EventJobFailed, storage.EventRunFinished,
-}
-
 // eventQuarantined is one that nothing makes yet.
 const eventQuarantined = "page.quarantined"
 
@@ -76,7 +71,7 @@ func (t *table) sinkEvents(to *[]string) {
 		switch {
 		case event == eventQuarantined:
 			t.l.notYet(n.items[i])
-		case t.l.among(n.items[i], event, sinkEvents) && slices.Contains((*to)[:i], event):
+		case t.l.among(n.items[i], event, storage.EventTypes) && slices.Contains((*to)[:i], event):
 			t.l.wrong(n.items[i], "is there twice")
 		}
 	}
