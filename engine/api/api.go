@@ -113,6 +113,16 @@ type Service interface {
 	// DiscardRun drops them: the rows that stood before stand. Errors:
 	// storage.ErrNotFound, storage.ErrNotHeld.
 	DiscardRun(ctx context.Context, ref string) (Run, error)
+	// Outbox calls fn with the events that match, each with one sink, in the order
+	// of their commits. Error: ErrUnknownSink.
+	Outbox(ctx context.Context, f OutboxFilter, fn func(Dispatched) error) error
+	// RetryEvents sends dead events back to pending, under the same ids, and
+	// starts the sinks that it names or changes where they are stopped. Errors:
+	// ErrBadRequest, ErrUnknownSink, storage.ErrNotFound, storage.ErrTransition.
+	RetryEvents(ctx context.Context, s EventSelection) (EventsChanged, error)
+	// DiscardEvents gives up dead events, and pending ones that are named. Errors
+	// as those of RetryEvents.
+	DiscardEvents(ctx context.Context, s EventSelection) (EventsChanged, error)
 }
 
 // JobFilter says which jobs to list; zero fields let all through.
@@ -281,6 +291,7 @@ type JobStory struct {
 	BytesUp    int64             `json:"bytes_up"`
 	BytesDown  int64             `json:"bytes_down"`
 	History    []Attempt         `json:"history"`
+	Events     []JobEvent        `json:"events"` // of its outcomes that retention has not forgotten
 }
 
 // Attempt is one execution of a job. Its number is the generation it ran

@@ -262,6 +262,24 @@ func (c *Client) DiscardRun(ctx context.Context, ref string) (r Run, err error) 
 	return r, err
 }
 
+// Outbox implements Service.
+func (c *Client) Outbox(ctx context.Context, f OutboxFilter, fn func(Dispatched) error) error {
+	var result counted
+	return c.list(ctx, http.MethodGet, "/v1/outbox?"+f.values().Encode(), nil, eachLine(fn), &result)
+}
+
+// RetryEvents implements Service.
+func (c *Client) RetryEvents(ctx context.Context, s EventSelection) (changed EventsChanged, err error) {
+	err = c.value(ctx, http.MethodPost, "/v1/outbox/retry", s, &changed)
+	return changed, err
+}
+
+// DiscardEvents implements Service.
+func (c *Client) DiscardEvents(ctx context.Context, s EventSelection) (changed EventsChanged, err error) {
+	err = c.value(ctx, http.MethodPost, "/v1/outbox/discard", s, &changed)
+	return changed, err
+}
+
 // values write a filter as parseFilter reads it.
 func (f JobFilter) values() url.Values {
 	v := url.Values{}

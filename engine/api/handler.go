@@ -62,6 +62,9 @@ func NewHandler(l *Local, owner string) *Handler {
 		"GET /v1/runs":                  h.runs,
 		"POST /v1/runs/{id}/release":    h.releaseRun,
 		"POST /v1/runs/{id}/discard":    h.discardRun,
+		"GET /v1/outbox":                h.outbox,
+		"POST /v1/outbox/retry":         h.retryEvents,
+		"POST /v1/outbox/discard":       h.discardEvents,
 	} {
 		h.all.Handle(pattern, serve)
 		h.network.Handle(pattern, serve)
@@ -160,7 +163,7 @@ func (h *Handler) jobs(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return jobLines(w, func(fn func(Job) error) error { return h.local.Jobs(r.Context(), f, fn) })
+	return listLines(w, func(fn func(Job) error) error { return h.local.Jobs(r.Context(), f, fn) })
 }
 
 func (h *Handler) job(w *response, r *http.Request) error {
@@ -176,7 +179,7 @@ func (h *Handler) retry(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return jobLines(w, func(fn func(Job) error) error { return h.local.Retry(r.Context(), s, fn) })
+	return listLines(w, func(fn func(Job) error) error { return h.local.Retry(r.Context(), s, fn) })
 }
 
 func (h *Handler) cancel(w *response, r *http.Request) error {
@@ -187,7 +190,7 @@ func (h *Handler) cancel(w *response, r *http.Request) error {
 	if s.Recollect {
 		return fmt.Errorf("%w: only a retry recollects", ErrBadRequest)
 	}
-	return jobLines(w, func(fn func(Job) error) error { return h.local.Cancel(r.Context(), s, fn) })
+	return listLines(w, func(fn func(Job) error) error { return h.local.Cancel(r.Context(), s, fn) })
 }
 
 func (h *Handler) verify(w *response, r *http.Request) error {
@@ -281,15 +284,7 @@ func (h *Handler) runs(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return lines(w, func(out *bufio.Writer) (any, error) {
-		var n counted
-		enc := json.NewEncoder(out)
-		err := h.local.Runs(r.Context(), f, func(run Run) error {
-			n.Rows++
-			return enc.Encode(run)
-		})
-		return n, err
-	})
+	return listLines(w, func(fn func(Run) error) error { return h.local.Runs(r.Context(), f, fn) })
 }
 
 func (h *Handler) releaseRun(w *response, r *http.Request) error {
@@ -306,4 +301,32 @@ func (h *Handler) changeRun(w *response, r *http.Request, change func(ctx contex
 		return err
 	}
 	return answer(w, http.StatusOK, run)
+}
+
+func (h *Handler) outbox(w *response, r *http.Request) error {
+	f, err := parseOutboxFilter(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	return listLines(w, func(fn func(Dispatched) error) error { return h.local.Outbox(r.Context(), f, fn) })
+}
+
+func (h *Handler) retryEvents(w *response, r *http.Request) error {
+	return h.changeEvents(w, r, h.local.RetryEvents)
+}
+
+func (h *Handler) discardEvents(w *response, r *http.Request) error {
+	return h.changeEvents(w, r, h.local.DiscardEvents)
+}
+
+func (h *Handler) changeEvents(w *response, r *http.Request, change func(context.Context, EventSelection) (EventsChanged, error)) error {
+	var s EventSelection
+	if err := readBody(w, r, &s); err != nil {
+		return err
+	}
+	changed, err := change(r.Context(), s)
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, changed)
 }

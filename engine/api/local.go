@@ -154,6 +154,9 @@ func (l *Local) Job(_ context.Context, ref string) (JobStory, error) {
 			return err
 		}
 		story = newStory(j, attempts, l.Engine != nil)
+		if story.Events, err = jobEvents(tx, j.ID); err != nil {
+			return err
+		}
 		return l.addWait(tx, j, &story)
 	})
 	if err == nil && l.Config.Source(story.Source) == nil {

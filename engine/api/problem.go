@@ -45,6 +45,7 @@ var sentinels = []sentinel{
 	{"no_schedule", http.StatusBadRequest, engine.ErrNoSchedule},
 	{"too_many_windows", http.StatusBadRequest, intake.ErrTooManyWindows},
 	{"unknown_source", http.StatusNotFound, ErrUnknownSource},
+	{"unknown_sink", http.StatusNotFound, ErrUnknownSink},
 	{"other_config", http.StatusConflict, ErrOtherConfig},
 	{"guard", http.StatusConflict, engine.ErrGuard},
 	{"not_found", http.StatusNotFound, storage.ErrNotFound},

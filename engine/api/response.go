@@ -123,14 +123,14 @@ type counted struct {
 	Rows int `json:"rows"`
 }
 
-// jobLines sends the jobs that list calls its function with.
-func jobLines(w *response, list func(func(Job) error) error) error {
+// listLines sends what list calls its function with.
+func listLines[T any](w *response, list func(func(T) error) error) error {
 	return lines(w, func(out *bufio.Writer) (any, error) {
 		var n counted
 		enc := json.NewEncoder(out)
-		err := list(func(j Job) error {
+		err := list(func(row T) error {
 			n.Rows++
-			return enc.Encode(j)
+			return enc.Encode(row)
 		})
 		return n, err
 	})

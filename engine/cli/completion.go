@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
+	"semel/engine/config"
 )
 
 // completeSource offers the config's sources to a shell.
@@ -17,6 +19,30 @@ func (a *app) completeSource(*cobra.Command, []string, string) ([]string, cobra.
 		names[i] = c.Sources[i].Name
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeSink offers the config's sinks to a shell.
+func (a *app) completeSink(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	c, err := a.loadConfigWithoutSecrets()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return sinkNames(c), cobra.ShellCompDirectiveNoFileComp
+}
+
+func sinkNames(c *config.Config) []string {
+	names := make([]string, len(c.Sinks))
+	for i := range c.Sinks {
+		names[i] = c.Sinks[i].Name
+	}
+	return names
+}
+
+// completeFlag offers the values of a command's flag to a shell.
+func completeFlag(cmd *cobra.Command, flag string, values cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, values); err != nil {
+		panic(err) // there is no such flag
+	}
 }
 
 // completionCommand stands in for cobra's own, which takes a wrong shell for a

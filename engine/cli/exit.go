@@ -167,6 +167,15 @@ func sourceFault(c *config.Config, name string) error {
 	return usage(hint, "unknown source %q", name)
 }
 
+// sinkFault is the fault of a sink that there is not.
+func sinkFault(c *config.Config, name string) error {
+	hint := "semel status lists the sinks"
+	if near := nearest(name, sinkNames(c)); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	return usage(hint, "unknown sink %q", name)
+}
+
 // nearest finds the known word that was probably meant, "" if none is near. It
 // asks cobra, which does the same for commands.
 func nearest(word string, known []string) string {
