@@ -160,8 +160,8 @@ func (c Counters) ByDay(metric string) map[string]int64 {
 }
 
 // Trend is how much one of MetricAttempts, MetricComplete, MetricDuplicates,
-// MetricStaleCommits, MetricBytesUp and MetricBytesDown grew today and yesterday
-// (UTC), and in the seven days before these.
+// MetricStaleCommits, MetricBytesUp, MetricBytesDown and those of a sink's
+// deliveries grew today and yesterday (UTC), and in the seven days before these.
 func (c Counters) Trend(metric string, now time.Time) (recent, before int64) {
 	for i := range 2 {
 		recent += c[dayMetric(now.Add(-time.Duration(i)*day), metric)]

@@ -261,7 +261,9 @@ func (tx *Tx) endDelivery(sink string, by *Delivery) error {
 		if d.State == DispatchDelivered || d.State == DispatchDead {
 			return nil
 		}
-		tx.count("", outcomeMetrics[by.Outcome]+sink, 1)
+		metric := outcomeMetrics[by.Outcome] + sink
+		tx.count("", metric, 1)
+		tx.count("", dayMetric(tx.Now, metric), 1)
 		d.end(by, tx.Now)
 		return nil
 	})

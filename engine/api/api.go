@@ -369,13 +369,18 @@ func (s SourceStatus) Total() int64 {
 	return s.Pending + s.Running + s.Retryable + s.Complete + s.Failed
 }
 
-// SinkStatus are one sink's events.
+// SinkStatus is one sink: how many events wait for it and were given up, and how
+// its deliveries have ended since the store was made.
 type SinkStatus struct {
-	Pending      int64 `json:"pending"`
-	Delivered    int64 `json:"delivered"`
-	Deduplicated int64 `json:"deduplicated"`
-	Ambiguous    int64 `json:"ambiguous"`
-	Dead         int64 `json:"dead"`
+	Pending       int64      `json:"pending"` // events
+	Delivered     int64      `json:"delivered"`
+	Deduplicated  int64      `json:"deduplicated"`   // deliveries of what it had before
+	Ambiguous     int64      `json:"ambiguous"`      // that may have arrived without a word
+	Dead          int64      `json:"dead"`           // events
+	Retried       int64      `json:"retried"`        // deliveries that have not arrived
+	OldestPending *time.Time `json:"oldest_pending"` // when the first of the pending events was committed; null: there is none
+	Stopped       *time.Time `json:"stopped"`        // since when it wants nothing more; null: it is not stopped
+	StopReason    string     `json:"stop_reason,omitempty"`
 }
 
 // ProxyStatus is one configured proxy. Whether it is paused is known while a

@@ -231,10 +231,7 @@ func (l *Local) Status(_ context.Context, estimate int64) (Status, error) {
 		}
 		s.Warnings = append(s.Warnings, runs...)
 		l.addTraffic(&s, through, tx.DayTraffic(tx.Now))
-		for sink, n := range tx.SinkCounts() {
-			s.Outbox[sink] = SinkStatus{Pending: n.Pending, Delivered: n.Delivered, Deduplicated: n.Deduplicated, Ambiguous: n.Ambiguous, Dead: n.Dead}
-		}
-		return err
+		return l.addSinks(tx, &s)
 	})
 	if err != nil {
 		return Status{}, fmt.Errorf("reading the status: %w", err)
