@@ -47,6 +47,7 @@ func TestScript(t *testing.T) {
 			"change":   scriptChange,
 			"damage":   scriptDamage,
 			"heldrun":  scriptHeldRun,
+			"outbox":   scriptOutbox,
 		},
 	})
 }
@@ -186,6 +187,32 @@ func holdRun(tx *storage.Tx, source string) error {
 		return err
 	}
 	return tx.FailJob(claimed[0][1].Lease(), storage.Attempt{Category: storage.CategoryNotFound}, storage.Failure{Category: storage.CategoryNotFound})
+}
+
+// scriptOutbox is "outbox STORE SINK": three failed jobs whose events the sink
+// wants. The first is delivered, the second was given up, the third waits, since
+// the sink is stopped.
+func scriptOutbox(ts *testscript.TestScript, _ bool, args []string) {
+	s, err := storage.Open(ts.MkAbs(args[0]), storage.Options{})
+	ts.Check(err)
+	ts.Check(s.Update(context.Background(), func(tx *storage.Tx) error { return fillOutbox(tx, args[1]) }))
+	ts.Check(s.Close())
+}
+
+func fillOutbox(tx *storage.Tx, sink string) error {
+	for _, name := range []string{"a", "b", "c"} {
+		made, err := tx.EnqueueJob(storage.NewJob{Key: storage.JobKey{Source: "pages", Target: name}, Host: "h", URL: "http://h/"})
+		if err != nil {
+			return err
+		}
+		if _, err := tx.CancelJob(made.ID, []storage.Subscription{{Sink: sink}}); err != nil {
+			return err
+		}
+	}
+	return errors.Join(tx.EndDeliveries(sink, []storage.Delivery{
+		{Event: 1, Outcome: storage.OutcomeDeduplicated},
+		{Event: 2, Outcome: storage.OutcomeAmbiguous, Reason: "no answer within 10s", Counts: true, Dead: true},
+	}), tx.StopSink(sink, "status 410"))
 }
 
 // scriptDamage is "damage DIR": changes one byte in the middle of each file there.

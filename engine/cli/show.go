@@ -19,7 +19,8 @@ func (a *app) showCommand() *cobra.Command {
 		Use:   "show JOB",
 		Short: "Tell one job's whole story",
 		Long: `Tell one job's whole story: what it is and which settings it is under, each
-attempt with its outcome and why, and what comes next. JOB is its id or its key.
+attempt with its outcome and why, the events of its outcomes and how far each is on
+its way to its sinks, and what comes next. JOB is its id or its key.
 
 ` + exits(exitDone, exitFailed, exitUsage, exitConfig, exitStore, exitUnreadable),
 		Example: "  semel show 12\n  semel show catalog:42:US:-:-:- --json",
@@ -66,6 +67,39 @@ func (a *app) storyText(c *config.Config, j api.JobStory) {
 	for _, at := range j.History {
 		a.attemptText(at)
 	}
+	for i := range j.Events {
+		a.eventText(&j.Events[i])
+	}
+}
+
+func (a *app) eventText(e *api.JobEvent) {
+	a.printf("event %d: %s, %s, committed at %s\n", e.Number, e.Type, e.ID, timeText(&e.Timestamp))
+	for i := range e.Sinks {
+		a.row("sink", "%s", dispatchText(&e.Sinks[i]))
+	}
+}
+
+// dispatchText is how far an event is on its way to a sink.
+func dispatchText(d *api.Dispatch) string {
+	text := fmt.Sprintf("%s: %s", d.Sink, d.State)
+	if d.Outcome != nil && string(*d.Outcome) != string(d.State) {
+		text += fmt.Sprintf(", the last delivery %s at %s", *d.Outcome, timeText(d.LastAt))
+	} else if d.LastAt != nil {
+		text += " at " + timeText(d.LastAt)
+	}
+	if d.Tries > 0 {
+		text += ", " + count(d.Tries, "counted try")
+	}
+	if d.Ambiguous > 0 {
+		text += fmt.Sprintf(", %d ambiguous", d.Ambiguous)
+	}
+	if d.NextAt != nil {
+		text += ", the next not before " + timeText(d.NextAt)
+	}
+	if d.Reason != "" {
+		text += ": " + plain(d.Reason)
+	}
+	return text
 }
 
 // stateText is a job's state and why it is in it.

@@ -23,8 +23,9 @@ func (a *app) statusCommand() *cobra.Command {
 multiplier), bytes and cost per complete job, recovered leases, how long attempts
 take beside the lease and the timeout, retries and failures by category, and
 warnings with their likely cause; for each proxy what went through it today (UTC)
-and in all, beside its budget and price. While semel run goes on, also which
-proxies are paused, why and until when.
+and in all, beside its budget and price; for each sink the events that wait for it
+and what became of its deliveries. While semel run goes on, also which proxies are
+paused, why and until when.
 
 With --estimate, also the bytes, the cost and the days of budget that N more
 targets of each source would take if they are like those before, retries and
@@ -67,9 +68,7 @@ func (a *app) statusText(c *config.Config, s api.Status) {
 		a.sourceText(c, name, s.Sources[name])
 	}
 	for _, sink := range slices.Sorted(maps.Keys(s.Outbox)) {
-		o := s.Outbox[sink]
-		a.printf("sink %s\n", sink)
-		a.row("events", "%d pending, %d delivered, %d deduplicated, %d ambiguous, %d dead", o.Pending, o.Delivered, o.Deduplicated, o.Ambiguous, o.Dead)
+		a.sinkText(sink, s.Outbox[sink])
 	}
 	if len(s.Proxies) > 0 {
 		a.printf("proxies\n")
@@ -83,6 +82,17 @@ func (a *app) statusText(c *config.Config, s api.Status) {
 	}
 	for _, w := range s.Warnings {
 		a.printf("warning: %s\n", plain(w))
+	}
+}
+
+func (a *app) sinkText(name string, s api.SinkStatus) {
+	a.printf("sink %s\n", name)
+	a.row("events", "%d pending, %d delivered, %d deduplicated, %d ambiguous, %d dead", s.Pending, s.Delivered, s.Deduplicated, s.Ambiguous, s.Dead)
+	if s.Retried > 0 {
+		a.row("retries", "%d", s.Retried)
+	}
+	if s.Stopped != nil {
+		a.row("stopped", "since %s: %s", timeText(s.Stopped), plain(s.StopReason))
 	}
 }
 
