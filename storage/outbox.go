@@ -203,6 +203,32 @@ func (tx *Tx) PendingEvents(sink string, after uint64, limit int) ([]*Event, err
 	return events, nil
 }
 
+// PendingDelivery is what planning an event's next delivery takes.
+type PendingDelivery struct {
+	Event uint64
+	Key   string    // of the event
+	Next  time.Time // not before this time; zero: at once
+}
+
+// PendingDeliveries is PendingEvents without what the events say.
+func (tx *Tx) PendingDeliveries(sink string, after uint64, limit int) ([]PendingDelivery, error) {
+	var list []PendingDelivery
+	prefix := counterKey(sink, "")
+	c := tx.bucket(bucketOutbox).Cursor()
+	for k, _ := c.Seek(outboxKey(sink, after+1)); bytes.HasPrefix(k, prefix) && len(list) < limit; k, _ = c.Next() {
+		e, err := tx.eventOf(tailID(k))
+		if err != nil {
+			return nil, err
+		}
+		d, err := tx.Dispatch(e.Seq, sink)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, PendingDelivery{e.Seq, e.Key, d.Next})
+	}
+	return list, nil
+}
+
 // TakeEvents notes that deliveries of some events to a sink are about to begin,
 // and gives those of them that are still pending and not under way already: only
 // these may be sent. What is taken and never ended may or may not have arrived.

@@ -1,0 +1,102 @@
+package delivery
+
+import (
+	"time"
+
+	"semel/storage"
+)
+
+// maxLines is how many lines of one kind a sink may log in a minute: with a
+// thousand events a second, each of them failing, nobody reads the others.
+const maxLines = 10
+
+// quota bounds lines of one kind. The zero value is ready to use.
+type quota struct {
+	began  time.Time // the minute
+	lines  int       // in it
+	unsaid int       // kept back since the last line
+}
+
+// allow reports whether a line may be logged.
+func (q *quota) allow(now time.Time) bool {
+	if now.Sub(q.began) >= time.Minute {
+		q.began, q.lines = now, 0
+	}
+	if q.lines == maxLines {
+		q.unsaid++
+		return false
+	}
+	q.lines++
+	return true
+}
+
+// takeUnsaid is how many lines were kept back before this one.
+func (q *quota) takeUnsaid() int {
+	n := q.unsaid
+	q.unsaid = 0
+	return n
+}
+
+// waitingEvents are how many events wait for the sink; -1: the store does not
+// say.
+func (l *lane) waitingEvents() int64 {
+	n := int64(-1)
+	_ = l.store.View(func(tx *storage.Tx) error {
+		n = tx.SinkCounts()[l.sink.Name].Pending
+		return nil
+	})
+	return n
+}
+
+func (l *lane) tellPaused(now time.Time) {
+	if l.pauseLine.allow(now) {
+		l.log.Warn("a sink is paused: its events wait, no attempt is burnt", "reason", l.health.reason,
+			"failing_since", l.health.since.Format(time.RFC3339), "waiting", l.waitingEvents(),
+			"next_try", l.health.until.Format(time.RFC3339), "unsaid", l.pauseLine.takeUnsaid())
+	}
+}
+
+func (l *lane) tellOpen(before health, now time.Time) {
+	if l.pauseLine.allow(now) {
+		l.log.Info("a sink is back", "after", now.Sub(before.since).Round(time.Second), "waiting", l.waitingEvents(),
+			"unsaid", l.pauseLine.takeUnsaid())
+	}
+}
+
+func (l *lane) tellDead(e *ending, now time.Time) {
+	if l.deadLines.allow(now) {
+		l.log.Error("an event was given up: semel outbox retry sends it again", "event", e.id, "reason", e.Reason,
+			"unsaid", l.deadLines.takeUnsaid())
+	}
+}
+
+// stop takes note that the sink wants nothing more.
+func (l *lane) stop(reason string) {
+	if l.stopped != "" {
+		return
+	}
+	l.stopped = reason
+	l.log.Error("a sink wants no more events: they wait until semel outbox retry --sink "+l.sink.Name, "reason", reason, "waiting", l.waitingEvents())
+}
+
+// tellWhy says for others why events wait.
+func (l *lane) tellWhy() {
+	reason := ""
+	switch {
+	case l.stopped != "":
+		reason = "it is stopped: " + l.stopped
+	case l.health.paused():
+		reason = "it is paused: " + l.health.reason
+	case l.health.failures > 0:
+		reason = l.health.reason
+	}
+	l.reason.Store(&reason)
+}
+
+// why says why events wait for the sink.
+func (l *lane) why() string {
+	if reason := l.reason.Load(); reason != nil && *reason != "" {
+		return *reason
+	}
+	return "their next delivery is not due"
+}
