@@ -119,7 +119,7 @@ func (c *comparison) collect(ctx context.Context) error {
 	}
 	opts := c.engine.opts
 	opts.Store, opts.Sources, opts.Log = c.scratch, []Source{src}, opts.Log.With("comparing", src.Name)
-	opts.Bodies, opts.Retention, opts.Grace = BodiesNone, storage.Retention{}, 0 // what is under way at the end is lost anyway
+	opts.Sinks, opts.Bodies, opts.Retention, opts.Grace = nil, BodiesNone, storage.Retention{}, 0 // what is under way at the end is lost anyway
 	again, err := New(opts)
 	if err != nil {
 		return err

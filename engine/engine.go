@@ -32,6 +32,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"semel/engine/delivery"
 	"semel/engine/fetch"
 	"semel/storage"
 )
@@ -51,6 +52,7 @@ type Engine struct {
 	health  *health
 	bodies  *fetch.Budget // of all attempts together
 	room    room
+	outbox  *delivery.Dispatcher
 	parsing slots // one for each parse under way: trees are large, and more than cores gain nothing
 
 	guestOf *Engine   // whose hosts and budgets this one uses as well; nil: it has its own
@@ -74,9 +76,14 @@ type Summary struct {
 	Released  int
 	Stale     int              // outcomes that came after their lease
 	Rescued   int              // leases taken back from dead or silent workers
+	Delivered int              // events
+	Dead      int              // events that were given up
 	Open      int              // jobs of these sources that still have work ahead
 	Held      int              // runs of these sources whose rows have come to wait for a person
 	Paused    map[string]Pause // proxies that are left alone at the end, by name
+
+	Undelivered int               // events that the sinks wait for at the end
+	Waiting     map[string]string // why, by sink that waits for some
 }
 
 // New makes an engine. Close it.
@@ -105,6 +112,9 @@ func New(opts Options) (*Engine, error) {
 		src := &opts.Sources[i]
 		e.sources[src.Name], e.feeds[src.Name] = src, newFeed(e, src)
 	}
+	e.outbox = delivery.New(delivery.Options{
+		Store: opts.Store, Update: e.update, Sinks: opts.Sinks, Log: opts.Log, Now: e.now, Grace: opts.Grace,
+	})
 	session := fetch.Options{AllowPrivate: opts.AllowPrivate, Timeouts: opts.Timeouts, Transport: opts.Transport}
 	e.pools[""] = fetch.NewPool(fetch.PoolOptions{Session: session})
 	for _, p := range opts.Proxies {
@@ -121,9 +131,10 @@ func (e *Engine) Close() {
 }
 
 // RunOnce makes the jobs that are due, works until nothing is left that it can
-// do, and returns. Retries are waited for; jobs stay that only a paused proxy, a
-// country without an exit or a host in long trouble holds back. When ctx ends it
-// stops cleanly: nothing more is claimed, what runs may end within Grace, the
+// do, delivers, and returns. Retries are waited for; jobs stay that only a paused
+// proxy, a country without an exit or a host in long trouble holds back, and
+// events whose sink is stopped or in long trouble. When ctx ends it stops
+// cleanly: nothing more is claimed or sent, what runs may end within Grace, the
 // rest is handed back unburnt.
 func (e *Engine) RunOnce(ctx context.Context) (Summary, error) { return e.run(ctx, true) }
 
@@ -151,12 +162,19 @@ func (e *Engine) run(ctx context.Context, once bool) (Summary, error) {
 	if !once {
 		group.Go(func() error { return ignoreStop(stop, e.keepOffering(stop)) })
 	}
+	worked := make(chan struct{})
 	group.Go(func() error {
-		defer endLoops()
+		defer close(worked)
 		return s.run(stop)
 	})
+	group.Go(func() error {
+		defer endLoops()
+		err := e.outbox.Run(stop, worked)
+		<-worked // leases are renewed until then
+		return err
+	})
 	group.Go(func() error { return e.maintain(loopCtx) })
-	group.Go(func() error { return e.retain(stop, loopCtx.Done()) })
+	group.Go(func() error { return e.retain(stop, worked) })
 	err := group.Wait()
 	if countErr := e.countLeft(); err == nil {
 		err = countErr
@@ -250,8 +268,8 @@ func (e *Engine) note(change func(*Summary)) {
 // Paused are the proxies that are left alone now, by name.
 func (e *Engine) Paused() map[string]Pause { return e.health.pauses(e.now()) }
 
-// countLeft notes how many jobs of these sources have work ahead, and how many of
-// their runs this one has left held.
+// countLeft notes how many jobs of these sources have work ahead, how many of
+// their runs this one has left held, and what became of the events.
 func (e *Engine) countLeft() error {
 	open, held := 0, 0
 	err := e.opts.Store.View(func(tx *storage.Tx) error {
@@ -265,6 +283,13 @@ func (e *Engine) countLeft() error {
 			return true
 		})
 	})
-	e.note(func(s *Summary) { s.Open, s.Held = open, held })
+	if err != nil {
+		return err
+	}
+	sent, err := e.outbox.Report()
+	e.note(func(s *Summary) {
+		s.Open, s.Held = open, held
+		s.Delivered, s.Dead, s.Undelivered, s.Waiting = sent.Delivered, sent.Dead, sent.Undelivered, sent.Waiting
+	})
 	return err
 }

@@ -135,6 +135,11 @@ func (o *Options) check() error {
 	for _, p := range o.Proxies {
 		known[p.Name] = true
 	}
+	for _, s := range o.Sinks {
+		fault(s.Transport == nil, "sink %s: transport is missing", s.Name)
+		fault(s.InFlight < 1 || s.Batch < 1, "sink %s: in flight and batch must be at least 1 (got %d and %d)", s.Name, s.InFlight, s.Batch)
+		fault(s.Timeout <= 0, "sink %s: timeout must be positive (got %s)", s.Name, s.Timeout)
+	}
 	for _, s := range o.Sources {
 		fault(s.Rules == nil, "source %s: rules are missing", s.Name)
 		fault(s.Rules != nil && s.Rules.Links() != len(s.Follow), "source %s: the rules find links in %d ways and %d are followed", s.Name, s.Rules.Links(), len(s.Follow))

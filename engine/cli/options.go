@@ -10,6 +10,7 @@ import (
 
 	"semel/engine"
 	"semel/engine/config"
+	"semel/engine/delivery"
 	"semel/storage"
 )
 
@@ -18,7 +19,7 @@ import (
 const grace = 8 * time.Second
 
 // engineOptions makes the options of an engine for some of a config's sources.
-// Store and Owner are the caller's.
+// Store and Owner are the caller's, and Sinks: only a run delivers.
 func engineOptions(c *config.Config, sources []*config.Source, log *slog.Logger) engine.Options {
 	opts := engine.Options{
 		Log:          log,
@@ -43,6 +44,15 @@ func engineOptions(c *config.Config, sources []*config.Source, log *slog.Logger)
 		opts.Sources = append(opts.Sources, engineSource(s))
 	}
 	return opts
+}
+
+// deliverySinks are all sinks of a config, whatever sources are run.
+func deliverySinks(c *config.Config) []delivery.Sink {
+	sinks := make([]delivery.Sink, len(c.Sinks))
+	for i := range c.Sinks {
+		sinks[i] = c.Sinks[i].Sink
+	}
+	return sinks
 }
 
 // bodies are the words of store.bodies.

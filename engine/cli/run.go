@@ -35,6 +35,10 @@ a schedule has each target collected once. Without --once it goes on until it is
 stopped. With --once it ends when nothing is left to do: it waits for retries,
 within the jobs' limits; jobs that only a paused proxy holds back stay pending.
 
+Events go to all sinks of the config meanwhile, whatever SOURCE is named; with
+--once it ends when these, too, are delivered. What a sink does not take for half
+a minute stays pending for the next run.
+
 With --window the targets are collected for that window instead, again if need
 be: an RFC 3339 instant (with a schedule, the window that it is in), a date (with a
 schedule, all windows of that day, else one that begins with it; UTC), or A..B
@@ -153,7 +157,7 @@ func hold(ctx context.Context, c *config.Config, opts engine.Options, use func(c
 	if err := tellOrphans(c, store, opts.Log); err != nil {
 		return s, err
 	}
-	opts.Store, opts.Owner = store, ownerName(time.Now())
+	opts.Store, opts.Owner, opts.Sinks = store, ownerName(time.Now()), deliverySinks(c)
 	e, err := engine.New(opts)
 	if err != nil {
 		return s, err
@@ -254,6 +258,10 @@ type runSummary struct {
 	Open      int               `json:"open"`
 	Held      int               `json:"held"` // runs
 	Paused    map[string]string `json:"paused"`
+
+	Delivered   int `json:"delivered"`   // events, as the two below
+	DeadEvents  int `json:"dead_events"` // given up in this run
+	Undelivered int `json:"undelivered"` // pending at the end
 }
 
 func summaryLine(s engine.Summary) runSummary {
@@ -265,6 +273,7 @@ func summaryLine(s engine.Summary) runSummary {
 		New: s.New, Known: s.Known, BadRows: s.BadRows, BadFiles: s.BadFiles, Offered: s.Offered,
 		Completed: s.Completed, Failed: s.Failed, Retried: s.Retried, Released: s.Released,
 		Stale: s.Stale, Rescued: s.Rescued, Open: s.Open, Held: s.Held, Paused: paused,
+		Delivered: s.Delivered, DeadEvents: s.Dead, Undelivered: s.Undelivered,
 	}
 }
 
@@ -280,6 +289,8 @@ func summaryText(s engine.Summary) string {
 		{s.BadRows, count(s.BadRows, "bad target")}, {s.BadFiles, count(s.BadFiles, "unreadable target file")},
 		{s.Released, fmt.Sprint(s.Released, " handed back")}, {s.Held, count(s.Held, "run") + " held"},
 		{s.Rescued, fmt.Sprint(s.Rescued, " taken back from a dead worker")}, {s.Stale, fmt.Sprint(s.Stale, " too late")},
+		{s.Delivered, count(s.Delivered, "event") + " delivered"}, {s.Undelivered, count(s.Undelivered, "event") + " left"},
+		{s.Dead, count(s.Dead, "event") + " given up"},
 	} {
 		if p.n > 0 {
 			parts = append(parts, p.text)
@@ -298,6 +309,8 @@ func verdict(s engine.Summary, once, interrupted bool) error {
 		return &fault{exitInterrupted, errors.New("interrupted before all targets were read"), "run it again to go on"}
 	case interrupted && s.Open > 0:
 		return &fault{exitInterrupted, fmt.Errorf("interrupted with %s left", count(s.Open, "job")), "run it again to go on"}
+	case interrupted && s.Undelivered > 0:
+		return &fault{exitInterrupted, fmt.Errorf("interrupted with %s left", count(s.Undelivered, "event")), "run it again to go on"}
 	case s.Open > 0 && refusedAccount(s):
 		return &fault{exitAccount, heldText(s), "check its login and traffic with the provider, then run again: no attempt was burnt"}
 	case s.BadFiles > 0:
@@ -311,7 +324,27 @@ func verdict(s engine.Summary, once, interrupted bool) error {
 	case s.BadRows > 0:
 		return &fault{exitJobs, fmt.Errorf("%s could not become jobs", count(s.BadRows, "target")), "the log above names them"}
 	}
+	return deliveryVerdict(s)
+}
+
+// deliveryVerdict is what it says of a run whose jobs are no news.
+func deliveryVerdict(s engine.Summary) error {
+	switch {
+	case s.Undelivered > 0:
+		return &fault{exitJobs, undeliveredText(s), "run it again when that is over: what waits is in the store"}
+	case s.Dead > 0:
+		return &fault{exitJobs, fmt.Errorf("%s given up", count(s.Dead, "event")), "semel outbox list tells why, semel outbox retry sends them again"}
+	}
 	return nil
+}
+
+// undeliveredText says which sinks hold back the events that are left.
+func undeliveredText(s engine.Summary) error {
+	var reasons []string
+	for _, name := range slices.Sorted(maps.Keys(s.Waiting)) {
+		reasons = append(reasons, fmt.Sprintf("sink %s: %s", name, s.Waiting[name]))
+	}
+	return fmt.Errorf("%s not delivered (%s)", count(s.Undelivered, "event"), strings.Join(reasons, "; "))
 }
 
 // failedHint is what to do about jobs that failed, and about the runs that they
