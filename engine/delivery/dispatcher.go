@@ -129,7 +129,7 @@ func (d *Dispatcher) listen(ctx context.Context, done <-chan struct{}) {
 				l.bell.ring(first)
 			}
 			if last { // after the bell, for what was committed before done
-				close(l.last)
+				close(l.final)
 			}
 		}
 	}

@@ -34,12 +34,9 @@ func emit(t testing.TB, s *storage.Store, sinks []string, facts ...fact) {
 	err := s.Update(context.Background(), func(tx *storage.Tx) error {
 		var made []storage.Enqueued
 		for i, f := range facts {
-			window := time.Unix(int64(tx.Counters("s").Open())+int64(i), 0).UTC()
-			if n := tx.Counters("s").State(storage.StateComplete); n > 0 {
-				window = window.Add(time.Duration(n) * time.Second)
-			}
+			window := time.Unix(tx.Counters("s").State(storage.StateComplete)+int64(i), 0).UTC()
 			done, err := tx.EnqueueJob(storage.NewJob{
-				Key: storage.JobKey{Source: "s", Target: f.key + "=" + f.value, Window: window}, Window: window, URL: "http://h/", Host: "h",
+				Key: storage.JobKey{Source: "s", Target: f.key, Window: window}, Window: window, URL: "http://h/", Host: "h",
 			})
 			if err != nil {
 				return err

@@ -40,12 +40,12 @@ type lane struct {
 	opts  *Options
 	log   *slog.Logger
 	bell  bell
-	last  chan struct{} // closed when the lane is to end once nothing is left
+	final chan struct{} // closed when the lane is to end once nothing is left
 
 	window    window
 	health    health
 	stopped   string // why the sink wants nothing more; "": it does
-	probed    uint64 // number of the event that was the last probe
+	last      uint64 // number of the event that was sent last
 	taken     []item
 	ends      []ending
 	slots     int         // deliveries whose transport has not returned
@@ -53,7 +53,7 @@ type lane struct {
 	answers   chan answer // has room for all that can come
 	noting    bool        // a transaction is under way
 	noted     chan *note
-	finishing bool // last is closed
+	finishing bool // final is closed
 	stopping  bool // nothing begins any more
 	deadLines quota
 	gateLines quota
@@ -66,14 +66,14 @@ type lane struct {
 func newLane(opts *Options, s *Sink) *lane {
 	return &lane{
 		sink: s, store: opts.Store, opts: opts, log: opts.Log.With("sink", s.Name),
-		bell: bell{wake: make(chan struct{}, 1)}, last: make(chan struct{}),
+		bell: bell{wake: make(chan struct{}, 1)}, final: make(chan struct{}),
 		window:  newWindow(),
 		answers: make(chan answer, 2*s.InFlight),
 		noted:   make(chan *note, 1),
 	}
 }
 
-// run delivers until ctx ends, or until last is closed and nothing is left. When
+// run delivers until ctx ends, or until final is closed and nothing is left. When
 // it returns no delivery is under way.
 func (l *lane) run(ctx context.Context) error {
 	deliveries, cut := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -106,8 +106,8 @@ func (l *lane) loop(ctx, deliveries context.Context, cut context.CancelCauseFunc
 		case <-stop:
 			stop, l.stopping = nil, true
 			defer time.AfterFunc(l.opts.Grace, func() { cut(errStopping) }).Stop()
-		case <-l.last:
-			l.last, l.finishing = nil, true
+		case <-l.final:
+			l.final, l.finishing = nil, true
 		case <-l.bell.wake:
 		case <-timer.C:
 		case a := <-l.answers:
@@ -163,9 +163,7 @@ func (l *lane) begin(ctx context.Context, now time.Time) {
 		n := min(l.sink.Batch, len(l.taken))
 		d := delivery{lane: l, items: l.taken[:n:n], probe: l.health.paused()}
 		l.taken = l.taken[n:]
-		if d.probe {
-			l.probed = d.items[0].seq
-		}
+		l.last = d.items[n-1].seq
 		l.slots++
 		l.sending += n
 		go d.run(ctx)
@@ -219,14 +217,15 @@ func (l *lane) choose(now time.Time) ([]item, error) {
 	return l.window.take(max(n, 0)), nil
 }
 
-// chooseProbe takes the next event in order after the last probe, so that none
-// that fails by itself keeps the sink closed.
+// chooseProbe takes the next event in order after the one that was sent last, and
+// after the last of all the first: none that fails by itself keeps the sink
+// closed.
 func (l *lane) chooseProbe(now time.Time) ([]item, error) {
 	if len(l.taken)+l.sending+len(l.ends) > 0 {
 		return nil, nil
 	}
 	for {
-		if it, ok := l.window.probe(l.probed); ok {
+		if it, ok := l.window.probe(l.last); ok {
 			return []item{it}, nil
 		}
 		switch {
@@ -234,8 +233,8 @@ func (l *lane) chooseProbe(now time.Time) ([]item, error) {
 			if err := l.read(now); err != nil {
 				return nil, err
 			}
-		case l.probed > 0:
-			l.probed = 0
+		case l.last > 0:
+			l.last = 0
 		default:
 			return nil, nil
 		}

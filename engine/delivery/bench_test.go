@@ -1,0 +1,82 @@
+package delivery
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"semel/storage"
+	"semel/storage/storagetest"
+)
+
+// post is the least transport that speaks HTTP.
+type post struct {
+	url    string
+	client *http.Client
+}
+
+func (p *post) Deliver(ctx context.Context, events []*storage.Event) []Result {
+	fail := []Result{{Outcome: storage.OutcomeAmbiguous, Reason: "no answer"}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(AppendJSON(nil, events[0])))
+	if err != nil {
+		return fail
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return fail
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusNoContent {
+		return fail
+	}
+	return []Result{ok}
+}
+
+func (p *post) Close() error {
+	p.client.CloseIdleConnections()
+	return nil
+}
+
+// BenchmarkDeliver brings 10,000 events to a consumer over HTTP on loopback, 16 at
+// a time, from a store that is synced as a run opens it.
+func BenchmarkDeliver(b *testing.B) {
+	const events = 10_000
+	for b.Loop() {
+		b.StopTimer()
+		var got atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			got.Add(1)
+			w.WriteHeader(http.StatusNoContent)
+		}))
+		s := storagetest.OpenAt(b, b.TempDir()+"/semel.db", storage.Options{Gather: 5 * time.Millisecond})
+		for i := range events / 500 {
+			emit(b, s, []string{"a"}, rows(fmt.Sprintf("k%d-", i), 500)...)
+		}
+		to := &post{server.URL, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
+		d := New(Options{
+			Store: s, Update: s.Update, Sinks: []Sink{sink("a", 16, to)},
+			Log: slog.New(slog.DiscardHandler), Now: time.Now, Grace: time.Second,
+		})
+		done := make(chan struct{})
+		close(done)
+		b.StartTimer()
+		if err := d.Run(context.Background(), done); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		server.Close()
+		if got.Load() != events {
+			b.Fatalf("%d events arrived", got.Load())
+		}
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(events*b.N)/b.Elapsed().Seconds(), "events/s")
+}
