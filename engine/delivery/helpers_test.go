@@ -196,7 +196,8 @@ type rig struct {
 	logMu sync.Mutex
 	grace time.Duration
 
-	update func(context.Context, func(*storage.Tx) error) error // nil: the store's
+	update   func(context.Context, func(*storage.Tx) error) error // nil: the store's
+	requeues map[string]int                                       // by name
 }
 
 func (r *rig) Write(p []byte) (int, error) {
@@ -214,7 +215,7 @@ func (r *rig) logged() string {
 // setup opens a store inside of a bubble.
 func setup(t *testing.T, sinks ...Sink) *rig {
 	t.Helper()
-	r := &rig{t: t, path: filepath.Join(t.TempDir(), "semel.db"), sinks: sinks, grace: 8 * time.Second}
+	r := &rig{t: t, path: filepath.Join(t.TempDir(), "semel.db"), sinks: sinks, grace: 8 * time.Second, requeues: map[string]int{}}
 	r.store = storagetest.OpenAt(t, r.path, storage.Options{NoSync: true})
 	return r
 }
@@ -309,6 +310,7 @@ func (r *rig) taken(sink string) (taken []uint64) {
 
 func (r *rig) requeue(sink, name string) {
 	r.t.Helper()
+	r.requeues[name]++
 	if err := r.store.Update(context.Background(), func(tx *storage.Tx) error {
 		return tx.RequeueEvent(r.seq(tx, name), sink)
 	}); err != nil {
