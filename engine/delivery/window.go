@@ -53,7 +53,8 @@ func (w *window) rewind(seq uint64) {
 	w.after, w.more = min(w.after, max(seq, 1)-1), true
 }
 
-// add takes in a pending event, or what the store now says of one.
+// add takes in a pending event, or what the store now says of one. By that it may
+// be due sooner than before, but not later: only deliveries put off.
 func (w *window) add(seq, key uint64, due, now time.Time) {
 	q := w.queues[key]
 	if q == nil {
