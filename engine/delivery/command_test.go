@@ -150,20 +150,20 @@ func TestCommandTooLong(t *testing.T) {
 	}
 }
 
-// ending is a context that ends when it is told to, with a cause of the test.
-type ending struct {
+// endingContext is a context that ends when it is told to, with a cause of the test.
+type endingContext struct {
 	context.Context
 	done  chan struct{}
 	cause error
 }
 
-func newEnding(cause error) *ending {
-	return &ending{context.Background(), make(chan struct{}), cause}
+func newEnding(cause error) *endingContext {
+	return &endingContext{context.Background(), make(chan struct{}), cause}
 }
 
-func (e *ending) end()                  { close(e.done) }
-func (e *ending) Done() <-chan struct{} { return e.done }
-func (e *ending) Err() error {
+func (e *endingContext) end()                  { close(e.done) }
+func (e *endingContext) Done() <-chan struct{} { return e.done }
+func (e *endingContext) Err() error {
 	select {
 	case <-e.done:
 		return e.cause
