@@ -13,8 +13,10 @@ import (
 	"strings"
 	"time"
 
+	"semel/engine/address"
 	"semel/engine/fetch"
 	"semel/engine/proxy"
+	"semel/engine/retryafter"
 	"semel/parser"
 	"semel/storage"
 )
@@ -63,7 +65,7 @@ func judge(x exchange, now time.Time) *failure {
 	if x.trace.ProxyOrigin {
 		said := proxy.Answer{Status: x.page.Status, Reason: x.page.Reason, Header: x.page.Header, Body: string(x.page.Body)}
 		f := fail(x.classify(said), "the proxy answered %s", statusText(x.page.Status))
-		f.retryAfter = retryAfter(x.page.Header, now)
+		f.retryAfter = retryafter.Parse(x.page.Header, now)
 		return f
 	}
 	if x.sign != "" {
@@ -86,7 +88,7 @@ func judgeError(x exchange, now time.Time) *failure {
 		f.attempts = 2
 	case errors.Is(x.err, fetch.ErrMaxBytes):
 		f.reason += fmt.Sprintf(" (limits.bytes; this attempt moved %d)", x.trace.BytesUp+x.trace.BytesDown)
-	case errors.Is(x.err, fetch.ErrAddressDenied):
+	case errors.Is(x.err, address.ErrPrivate):
 		f.reason += " (engine.allow_private)"
 	case errors.Is(x.err, fetch.ErrTooLarge):
 		f.reason += " (engine.max_body)"
@@ -95,9 +97,9 @@ func judgeError(x exchange, now time.Time) *failure {
 	var connect *fetch.ConnectError
 	switch {
 	case errors.As(x.err, &robots):
-		f.retryAfter, f.unsure = retryAfter(robots.Header, now), robots.Unsure
+		f.retryAfter, f.unsure = retryafter.Parse(robots.Header, now), robots.Unsure
 	case errors.As(x.err, &connect):
-		f.retryAfter = retryAfter(connect.Header, now)
+		f.retryAfter = retryafter.Parse(connect.Header, now)
 	}
 	if errors.Is(x.err, fetch.ErrRobotsUnavailable) && f.category != storage.CategoryRobotsUnavailable {
 		f.reason = withoutPage(x.err) + " (for robots.txt)"
@@ -123,7 +125,7 @@ func errorCategory(x exchange) storage.Category {
 		return storage.CategoryReleased
 	case errors.Is(err, errRobotsDenied):
 		return storage.CategoryRobotsDenied
-	case errors.Is(err, fetch.ErrURL), errors.Is(err, fetch.ErrScheme), errors.Is(err, fetch.ErrAddressDenied):
+	case errors.Is(err, fetch.ErrURL), errors.Is(err, fetch.ErrScheme), errors.Is(err, address.ErrPrivate):
 		if x.trace.Hops > 0 {
 			return storage.CategoryRedirectLoop
 		}
@@ -260,7 +262,7 @@ func judgeBlock(p *fetch.Page) *failure {
 }
 
 func judgeStatus(p *fetch.Page, now time.Time) *failure {
-	after := retryAfter(p.Header, now)
+	after := retryafter.Parse(p.Header, now)
 	text := "the site answered " + statusText(p.Status)
 	switch s := p.Status; {
 	case s == http.StatusTooManyRequests, s == http.StatusServiceUnavailable && after > 0:
@@ -320,32 +322,6 @@ func judgeParse(err error) *failure {
 
 func statusText(status int) string {
 	return strings.TrimSpace(strconv.Itoa(status) + " " + http.StatusText(status))
-}
-
-// maxRetryAfter is the longest wait a site is believed to mean.
-const maxRetryAfter = 24 * time.Hour
-
-// retryAfter reads both forms of Retry-After; 0 where there is none or it is
-// nonsense. A date is taken against the answer's own Date, so that a wrong
-// clock on either side does not matter.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	text := strings.TrimSpace(h.Get("Retry-After"))
-	if text == "" {
-		return 0
-	}
-	var wait time.Duration
-	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil {
-		wait = time.Duration(min(seconds, int64(maxRetryAfter/time.Second))) * time.Second
-	} else if at, err := http.ParseTime(text); err == nil {
-		if date, err := http.ParseTime(h.Get("Date")); err == nil {
-			now = date
-		}
-		wait = at.Sub(now)
-	}
-	if wait <= 0 {
-		return 0
-	}
-	return min(max(wait, time.Second), maxRetryAfter)
 }
 
 // decision is what becomes of a job after an attempt, and of its host.

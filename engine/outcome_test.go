@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"semel/engine/address"
 	"semel/engine/fetch"
 	"semel/parser"
 	"semel/storage"
@@ -36,8 +37,8 @@ func TestErrorCategories(t *testing.T) {
 		{"robots: reset", exchange{err: at(fetch.PhaseStart, fmt.Errorf("%w: %w", fetch.ErrRobotsUnavailable, at(fetch.PhaseHeaders, fetch.ErrNoAnswer)))}, storage.CategoryBodyTruncated},
 		{"robots: no connection", exchange{err: at(fetch.PhaseStart, fmt.Errorf("%w: %w", fetch.ErrRobotsUnavailable, at(fetch.PhaseDial, errors.New("refused"))))}, storage.CategoryConnectTimeout},
 		{"bad url", exchange{err: at(fetch.PhaseStart, fetch.ErrURL)}, storage.CategoryConfig},
-		{"private address", exchange{err: at(fetch.PhaseDial, fetch.ErrAddressDenied)}, storage.CategoryConfig},
-		{"redirect to a private address", exchange{err: at(fetch.PhaseDial, fetch.ErrAddressDenied), trace: fetch.Trace{Hops: 1}}, storage.CategoryRedirectLoop},
+		{"private address", exchange{err: at(fetch.PhaseDial, address.ErrPrivate)}, storage.CategoryConfig},
+		{"redirect to a private address", exchange{err: at(fetch.PhaseDial, address.ErrPrivate), trace: fetch.Trace{Hops: 1}}, storage.CategoryRedirectLoop},
 		{"redirect to ftp", exchange{err: at(fetch.PhaseStart, fetch.ErrScheme), trace: fetch.Trace{Hops: 1}}, storage.CategoryRedirectLoop},
 		{"redirect loop", exchange{err: at(fetch.PhaseHeaders, fetch.ErrRedirect)}, storage.CategoryRedirectLoop},
 		{"too large", exchange{err: at(fetch.PhaseBody, fetch.ErrTooLarge)}, storage.CategoryTooLarge},
@@ -143,36 +144,6 @@ func TestParseCategories(t *testing.T) {
 	} {
 		if got := judgeParse(&parser.Error{Kind: kind, Reason: "x"}); got.category != want {
 			t.Errorf("%s: %s, want %s", kind, got.category, want)
-		}
-	}
-}
-
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 4, 23, 15, 0, 0, 0, time.UTC)
-	for _, test := range []struct {
-		value, date string
-		want        time.Duration
-	}{
-		{"", "", 0},
-		{"120", "", 2 * time.Minute},
-		{" 120 ", "", 2 * time.Minute},
-		{"0", "", 0},
-		{"-5", "", 0},
-		{"1.5", "", 0},
-		{"soon", "", 0},
-		{"99999999999", "", maxRetryAfter},
-		{"Thu, 23 Apr 2026 15:01:00 GMT", "", time.Minute},
-		{"Thu, 23 Apr 2026 14:00:00 GMT", "", 0},
-		{"Thu, 23 Apr 2026 15:01:00 GMT", "Thu, 23 Apr 2026 15:00:30 GMT", 30 * time.Second},
-		{"Thu, 23 Apr 2036 15:01:00 GMT", "", maxRetryAfter},
-	} {
-		h := http.Header{}
-		h.Set("Retry-After", test.value)
-		if test.date != "" {
-			h.Set("Date", test.date)
-		}
-		if got := retryAfter(h, now); got != test.want {
-			t.Errorf("Retry-After %q, Date %q: %s, want %s", test.value, test.date, got, test.want)
 		}
 	}
 }

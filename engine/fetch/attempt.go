@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"semel/engine/address"
 )
 
 // attempt is one Do. It is the transport that colly's client uses: RoundTrip
@@ -140,8 +142,10 @@ func (a *attempt) admit(u *url.URL) error {
 	if err := checkScheme(u); err != nil {
 		return err
 	}
-	if !a.session.opts.AllowPrivate && deniedHost(u.Hostname()) {
-		return denial(u.Hostname())
+	if !a.session.opts.AllowPrivate {
+		if err := address.CheckHost(u.Hostname()); err != nil {
+			return err
+		}
 	}
 	if a.req.Allow == nil {
 		return nil

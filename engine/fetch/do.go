@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/gocolly/colly/v2"
+
+	"semel/engine/address"
 )
 
 // acceptEncoding are the content encodings that decoder takes.
@@ -204,7 +206,7 @@ func (a *attempt) explain(err, cause error, phase Phase) error {
 
 // explainDecided marks a refusal of a later hop as one of a redirect.
 func (a *attempt) explainDecided(err error) error {
-	refused := errors.Is(err, ErrScheme) || errors.Is(err, ErrAddressDenied)
+	refused := errors.Is(err, ErrScheme) || errors.Is(err, address.ErrPrivate)
 	if a.hops() > 1 && refused && !errors.Is(err, ErrRedirect) {
 		return fmt.Errorf("%w: %w", ErrRedirect, err)
 	}

@@ -7,16 +7,17 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"semel/engine/address"
 )
 
 // Conditions of the request itself: the same request would fail again.
 var (
-	ErrURL           = errors.New("not a URL that can be fetched")
-	ErrScheme        = errors.New("only http and https are fetched")
-	ErrAddressDenied = errors.New("private and local addresses are not allowed")
-	ErrRedirect      = errors.New("redirect not followed")
-	ErrTooLarge      = errors.New("body is larger than allowed")
-	ErrMaxBytes      = errors.New("transfer reached its byte limit")
+	ErrURL      = errors.New("not a URL that can be fetched")
+	ErrScheme   = errors.New("only http and https are fetched")
+	ErrRedirect = errors.New("redirect not followed")
+	ErrTooLarge = errors.New("body is larger than allowed")
+	ErrMaxBytes = errors.New("transfer reached its byte limit")
 )
 
 // Conditions of the transfer.
@@ -141,7 +142,7 @@ func (e *redactedError) Is(target error) bool { return errors.Is(e.inner, target
 // decided reports whether err is one that this package or the caller's Allow
 // chose, and not what a dying connection made of it.
 func decided(err error) bool {
-	for _, own := range []error{ErrURL, ErrScheme, ErrAddressDenied, ErrRedirect, ErrTooLarge, ErrEncoding, ErrClosed} {
+	for _, own := range []error{ErrURL, ErrScheme, address.ErrPrivate, ErrRedirect, ErrTooLarge, ErrEncoding, ErrClosed} {
 		if errors.Is(err, own) {
 			return true
 		}

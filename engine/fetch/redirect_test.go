@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"semel/engine/address"
 )
 
 // redirects is a site whose path tells what it does.
@@ -133,7 +135,7 @@ func TestRedirectToPrivateAddressIsRefused(t *testing.T) {
 	})})
 	_, _, err := get(t, s, "http://public.example/")
 	wantError(t, err, ErrRedirect)
-	wantError(t, err, ErrAddressDenied)
+	wantError(t, err, address.ErrPrivate)
 	if hits != 0 {
 		t.Error("the private site was reached")
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"semel/engine/address"
 	"semel/engine/gateway"
 )
 
@@ -63,7 +64,7 @@ var ways = map[string]func(t *testing.T, s *Session, n *safeNet, to string) erro
 	"robots.txt": func(t *testing.T, s *Session, _ *safeNet, to string) error {
 		u, err := url.Parse(to)
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrAddressDenied, err) // no robots.txt is asked for a URL that is none
+			return fmt.Errorf("%w: %w", address.ErrPrivate, err) // no robots.txt is asked for a URL that is none
 		}
 		_, _, err = FetchRobots(t.Context(), s, u, Request{})
 		return err
@@ -74,7 +75,7 @@ var ways = map[string]func(t *testing.T, s *Session, n *safeNet, to string) erro
 		if text != nil || err != nil { // a redirect that leads nowhere is a site without rules
 			t.Errorf("%s: robots.txt is %q (%v)", to, text, err)
 		}
-		return ErrAddressDenied
+		return address.ErrPrivate
 	},
 }
 
@@ -92,7 +93,7 @@ func TestPrivateHosts(t *testing.T) {
 						s := NewSession(opts)
 						err := do(t, s, n, scheme+"://"+host+":81/")
 						s.Close()
-						if !errors.Is(err, ErrAddressDenied) && !errors.Is(err, ErrURL) || len(n.leaked) > 0 {
+						if !errors.Is(err, address.ErrPrivate) && !errors.Is(err, ErrURL) || len(n.leaked) > 0 {
 							t.Errorf("%s: %v, asked %q", host, err, n.leaked)
 						}
 					}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -12,11 +11,11 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/net/publicsuffix"
 
+	"semel/engine/address"
 	"semel/engine/proxy"
 )
 
@@ -197,7 +196,7 @@ func (s *Session) dial(ctx context.Context, network, addr string) (net.Conn, err
 
 	dialer := net.Dialer{Timeout: s.opts.Timeouts.Dial}
 	if s.Direct() && !s.opts.AllowPrivate {
-		dialer.ControlContext = denyPrivate
+		dialer.ControlContext = address.Control
 	}
 	a.dialing()
 	start := time.Now()
@@ -212,15 +211,6 @@ func (s *Session) dial(ctx context.Context, network, addr string) (net.Conn, err
 		return nil, context.Canceled
 	}
 	return c, nil
-}
-
-// denyPrivate is asked with the address that is really dialled, after name
-// resolution, so no name and no redirect gets around it.
-func denyPrivate(_ context.Context, _, address string, _ syscall.RawConn) error {
-	if deniedAddress(address) {
-		return fmt.Errorf("%w: %s", ErrAddressDenied, address)
-	}
-	return nil
 }
 
 // onConnectResponse keeps what net/http throws away: the status, header and

@@ -1,18 +1,51 @@
-package fetch
+// Package address tells the public internet from loopback, private networks and
+// what else a request must not be led to.
+//
+// It answers for which addresses and names these are, in every spelling. It
+// leaves to those who send requests where they ask: of a host before the request,
+// of the address that is dialled after its name was resolved.
+package address
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/net/idna"
 )
 
-// denied are the ranges that are not public beside those that netip knows
+// ErrPrivate: a host or an address is not on the public internet.
+var ErrPrivate = errors.New("private and local addresses are not allowed")
+
+// CheckHost checks a URL's host without asking anyone: it is no private address
+// and no name of this machine. It is what can be checked where a proxy resolves
+// the names, and so reads addresses in every spelling that inet_aton takes, and
+// letters and digits as IDNA maps them: net/http sends them so. Error: ErrPrivate.
+func CheckHost(host string) error {
+	if privateHost(host) {
+		return fmt.Errorf("%w: %s", ErrPrivate, host)
+	}
+	return nil
+}
+
+// Control is a net.Dialer's ControlContext. It is asked with the address that is
+// really dialled, after name resolution, so no name and no redirect gets around
+// it. Error: ErrPrivate.
+func Control(_ context.Context, _, hostport string, _ syscall.RawConn) error {
+	if privateAddress(hostport) {
+		return fmt.Errorf("%w: %s", ErrPrivate, hostport)
+	}
+	return nil
+}
+
+// reserved are the ranges that are not public beside those that netip knows
 // itself (IANA special-purpose registries, RFC 6890 and its updates).
-var denied = []netip.Prefix{
+var reserved = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("100.64.0.0/10"),    // carrier-grade NAT, and a cloud's metadata
 	netip.MustParsePrefix("168.63.129.16/32"), // a cloud's metadata at a public address
@@ -37,25 +70,25 @@ var (
 	sixToFor = netip.MustParsePrefix("2002::/16")
 )
 
-// deniedAddress reports whether a host:port, the host being an address, is not
+// privateAddress reports whether a host:port, the host being an address, is not
 // on the public internet. What cannot be read is not.
-func deniedAddress(hostport string) bool {
+func privateAddress(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
 		return true
 	}
 	ip, err := netip.ParseAddr(host)
-	return err != nil || deniedIP(ip)
+	return err != nil || privateIP(ip)
 }
 
-// deniedIP reports whether ip is not a public unicast address, also where it
+// privateIP reports whether ip is not a public unicast address, also where it
 // carries an IPv4 address inside.
-func deniedIP(ip netip.Addr) bool {
+func privateIP(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
 	if !ip.IsGlobalUnicast() || ip.IsPrivate() {
 		return true
 	}
-	for _, p := range denied {
+	for _, p := range reserved {
 		if p.Contains(ip) {
 			return true
 		}
@@ -63,18 +96,14 @@ func deniedIP(ip netip.Addr) bool {
 	b := ip.As16()
 	switch {
 	case nat64.Contains(ip):
-		return deniedIP(netip.AddrFrom4([4]byte(b[12:16])))
+		return privateIP(netip.AddrFrom4([4]byte(b[12:16])))
 	case sixToFor.Contains(ip):
-		return deniedIP(netip.AddrFrom4([4]byte(b[2:6])))
+		return privateIP(netip.AddrFrom4([4]byte(b[2:6])))
 	}
 	return ip.Is6() && !allocated.Contains(ip)
 }
 
-// deniedHost reports whether a URL's host is, without asking anyone, a private
-// address or a name of this machine. It is what can be checked where a proxy
-// resolves the names, and so reads addresses in every spelling that inet_aton
-// takes, and letters and digits as IDNA maps them: net/http sends them so.
-func deniedHost(host string) bool {
+func privateHost(host string) bool {
 	if mapped, err := idna.Lookup.ToASCII(host); err == nil {
 		host = mapped
 	}
@@ -83,13 +112,11 @@ func deniedHost(host string) bool {
 		return true
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
-		return deniedIP(ip)
+		return privateIP(ip)
 	}
 	ip, ok := parseLegacyIPv4(host)
-	return ok && deniedIP(ip)
+	return ok && privateIP(ip)
 }
-
-func denial(host string) error { return fmt.Errorf("%w: %s", ErrAddressDenied, host) }
 
 // parseLegacyIPv4 reads the spellings of inet_aton: one to four numbers,
 // decimal, octal or hexadecimal, the last filling the rest, as in 127.1,
