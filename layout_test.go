@@ -16,12 +16,12 @@ var arrows = map[string][]string{
 	"semel/engine/demo":         {"engine", "engine/config", "engine/intake", "engine/gateway", "storage", "parser"},
 	"semel/engine":              {"engine/address", "engine/cron", "engine/delivery", "engine/retryafter", "engine/intake", "engine/fetch", "engine/proxy", "storage", "parser"},
 	"semel/engine/simulation":   {}, // only tests, which may import all
-	"semel/engine/config":       {"engine/cron", "engine/delivery", "engine/intake", "engine/fetch", "engine/proxy", "storage", "parser"},
+	"semel/engine/config":       {"engine/address", "engine/cron", "engine/delivery", "engine/intake", "engine/fetch", "engine/proxy", "storage", "parser"},
 	"semel/engine/intake":       {"engine/cron", "storage", "parser"},
 	"semel/engine/cron":         {},
 	"semel/engine/fetch":        {"engine/address", "engine/proxy"},
 	"semel/engine/proxy":        {"storage"},
-	"semel/engine/delivery":     {"storage", "failpoint"},
+	"semel/engine/delivery":     {"engine/address", "engine/retryafter", "storage", "failpoint"},
 	"semel/engine/address":      {},
 	"semel/engine/retryafter":   {},
 	"semel/engine/gateway":      {},
@@ -40,6 +40,8 @@ var owners = map[string]string{
 	"github.com/robfig/cron":      "semel/engine/cron",
 	"github.com/itchyny/gojq":     "semel/parser",
 	"github.com/shopspring/decim": "semel/parser",
+
+	"github.com/standard-webhooks/standard-webhooks": "semel/engine/delivery",
 }
 
 // impure are imports that would give the parser a clock's randomness, a network

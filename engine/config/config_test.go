@@ -39,10 +39,21 @@ func write(t *testing.T, text string, files map[string]string) string {
 	return path
 }
 
+// hookSecret is a secret as webhooks want it.
+const hookSecret = "whsec_c2VjcmV0LW9mLUhPT0tfU0VDUkVUIDI0IGJ5dGVz"
+
+// secretOf answers for environment variables.
+func secretOf(name string) string {
+	if name == "HOOK_SECRET" {
+		return hookSecret
+	}
+	return "secret-of-" + name
+}
+
 // mustLoad loads a config that has to be good.
 func mustLoad(t *testing.T, text string, files map[string]string) *Config {
 	t.Helper()
-	c, err := Load(write(t, text, files), func(name string) string { return "secret-of-" + name })
+	c, err := Load(write(t, text, files), secretOf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -440,7 +451,7 @@ func TestExampleLoads(t *testing.T) {
 // stands there that is no key; what is commented out is what is refused.
 func TestExampleIsWhole(t *testing.T) {
 	text := example(t, true)
-	l := newLoader(filepath.Join(t.TempDir(), "x"), func(string) string { return "x" })
+	l := newLoader(filepath.Join(t.TempDir(), "x"), secretOf)
 	root, err := parse("x", text)
 	if err != nil {
 		t.Fatal(err)

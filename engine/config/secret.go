@@ -68,15 +68,16 @@ func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `
 // secret reads a setting that is a reference to a secret, and the secret.
 func (t *table) secret(name string, to *Secret) bool {
 	n := t.get(name)
-	if n == nil {
-		return false
-	}
+	return n != nil && t.l.secret(n, to)
+}
+
+func (l *loader) secret(n *node, to *Secret) bool {
 	text, _ := n.scalar.(string)
 	if !isReference(text) {
-		t.l.fault(n, "%s", literalSecret)
+		l.fault(n, "%s", literalSecret)
 		return false
 	}
-	return t.l.resolve(n, text, to)
+	return l.resolve(n, text, to)
 }
 
 // isReference reports whether a text has the form of a reference to a secret.

@@ -22,6 +22,7 @@ const eventQuarantined = "page.quarantined"
 // sinkTypes read the settings of one kind of sink, and set its Transport. The
 // table they get is of that kind: what it asks for is no key of other kinds.
 var sinkTypes = map[string]func(t *table, s *Sink, c *Config){
+	"webhook": webhook,
 	"file":    fileSink,
 	"command": commandSink,
 }

@@ -16,5 +16,6 @@
 //   - Of one key at most one event is under way to a sink, and none overtakes
 //     another but one that a person sends again.
 //   - A slow or dead sink holds back no other, and never the collecting.
-//   - Only loops ask the time; what they call gets it as an argument.
+//   - Only loops ask the time; what they call gets it as an argument. A webhook
+//     asks as well: its signature says when it was made.
 package delivery
