@@ -21,6 +21,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"time"
@@ -123,6 +124,9 @@ type Service interface {
 	// DiscardEvents gives up dead events, and pending ones that are named. Errors
 	// as those of RetryEvents.
 	DiscardEvents(ctx context.Context, s EventSelection) (EventsChanged, error)
+	// Event is an event as sinks get it; ref is its number or its id, of which the
+	// newest counts. Error: storage.ErrNotFound.
+	Event(ctx context.Context, ref string) (json.RawMessage, error)
 }
 
 // JobFilter says which jobs to list; zero fields let all through.

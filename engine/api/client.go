@@ -280,6 +280,12 @@ func (c *Client) DiscardEvents(ctx context.Context, s EventSelection) (changed E
 	return changed, err
 }
 
+// Event implements Service.
+func (c *Client) Event(ctx context.Context, ref string) (e json.RawMessage, err error) {
+	err = c.value(ctx, http.MethodGet, "/v1/events/"+segment(ref), nil, &e)
+	return e, err
+}
+
 // values write a filter as parseFilter reads it.
 func (f JobFilter) values() url.Values {
 	v := url.Values{}

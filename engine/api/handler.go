@@ -65,6 +65,7 @@ func NewHandler(l *Local, owner string) *Handler {
 		"GET /v1/outbox":                h.outbox,
 		"POST /v1/outbox/retry":         h.retryEvents,
 		"POST /v1/outbox/discard":       h.discardEvents,
+		"GET /v1/events/{id}":           h.event,
 	} {
 		h.all.Handle(pattern, serve)
 		h.network.Handle(pattern, serve)
