@@ -16,13 +16,13 @@ import (
 	"semel/storage/storagetest"
 )
 
-// post is the least transport that speaks HTTP.
-type post struct {
+// poster is the least transport that speaks HTTP.
+type poster struct {
 	url    string
 	client *http.Client
 }
 
-func (p *post) Deliver(ctx context.Context, events []*storage.Event) []Result {
+func (p *poster) Deliver(ctx context.Context, events []*storage.Event) []Result {
 	fail := []Result{{Outcome: storage.OutcomeAmbiguous, Reason: "no answer"}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(AppendJSON(nil, events[0])))
 	if err != nil {
@@ -39,7 +39,7 @@ func (p *post) Deliver(ctx context.Context, events []*storage.Event) []Result {
 	return []Result{ok}
 }
 
-func (p *post) Close() error {
+func (p *poster) Close() error {
 	p.client.CloseIdleConnections()
 	return nil
 }
@@ -60,7 +60,7 @@ func BenchmarkDeliver(b *testing.B) {
 		for i := range events / 500 {
 			emit(b, s, []string{"a"}, rows(fmt.Sprintf("k%d-", i), 500)...)
 		}
-		to := &post{server.URL, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
+		to := &poster{server.URL, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
 		d := New(Options{
 			Store: s, Update: s.Update, Sinks: []Sink{sink("a", 16, to)},
 			Log: slog.New(slog.DiscardHandler), Now: time.Now, Grace: time.Second,
