@@ -14,14 +14,16 @@ var arrows = map[string][]string{
 	"semel/engine/cli":          {"engine/api", "engine/demo", "engine", "engine/config", "engine/delivery", "engine/intake", "engine/fetch", "engine/proxy", "storage", "parser", "failpoint"},
 	"semel/engine/api":          {"engine", "engine/config", "engine/delivery", "engine/intake", "engine/fetch", "engine/proxy", "storage", "parser", "failpoint"},
 	"semel/engine/demo":         {"engine", "engine/config", "engine/intake", "engine/gateway", "storage", "parser"},
-	"semel/engine":              {"engine/address", "engine/cron", "engine/delivery", "engine/retryafter", "engine/intake", "engine/fetch", "engine/proxy", "storage", "parser"},
+	"semel/engine":              {"engine/address", "engine/broker", "engine/cron", "engine/delivery", "engine/retryafter", "engine/intake", "engine/fetch", "engine/proxy", "storage", "parser"},
 	"semel/engine/simulation":   {}, // only tests, which may import all
-	"semel/engine/config":       {"engine/address", "engine/cron", "engine/delivery", "engine/intake", "engine/fetch", "engine/proxy", "storage", "parser"},
+	"semel/engine/config":       {"engine/address", "engine/broker", "engine/cron", "engine/delivery", "engine/intake", "engine/fetch", "engine/proxy", "storage", "parser"},
 	"semel/engine/intake":       {"engine/cron", "storage", "parser"},
+	"semel/engine/broker":       {},
+	"semel/engine/brokertest":   {},
 	"semel/engine/cron":         {},
 	"semel/engine/fetch":        {"engine/address", "engine/proxy"},
 	"semel/engine/proxy":        {"storage"},
-	"semel/engine/delivery":     {"engine/address", "engine/retryafter", "storage", "failpoint"},
+	"semel/engine/delivery":     {"engine/address", "engine/broker", "engine/retryafter", "storage", "failpoint"},
 	"semel/engine/address":      {},
 	"semel/engine/retryafter":   {},
 	"semel/engine/gateway":      {},
@@ -42,6 +44,7 @@ var owners = map[string]string{
 	"github.com/shopspring/decim": "semel/parser",
 
 	"github.com/standard-webhooks/standard-webhooks": "semel/engine/delivery",
+	"github.com/nats-io/nats-server":                 "semel/engine/brokertest", // which only tests import: the program has none
 }
 
 // impure are imports that would give the parser a clock's randomness, a network

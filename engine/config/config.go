@@ -16,6 +16,7 @@ import (
 	"slices"
 	"time"
 
+	"semel/engine/broker"
 	"semel/engine/intake"
 	"semel/engine/proxy"
 	"semel/parser"
@@ -28,10 +29,11 @@ type Config struct {
 	Store   Store
 	Engine  Engine
 	Server  Server
-	Hosts   []Host   // in the file's order; one of them is named "*"
-	Proxies []Proxy  // in the file's order
-	Sinks   []Sink   // in the file's order
-	Sources []Source // in the file's order
+	NATS    broker.Server // of queues and of sinks of type "nats"
+	Hosts   []Host        // in the file's order; one of them is named "*"
+	Proxies []Proxy       // in the file's order
+	Sinks   []Sink        // in the file's order
+	Sources []Source      // in the file's order
 }
 
 // Store is [store].

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"semel/engine/broker"
 	"semel/engine/delivery"
 	"semel/engine/intake"
 	"semel/engine/proxy"
@@ -65,7 +66,7 @@ func TestEmptyFileIsDefault(t *testing.T) {
 	want := Default()
 	want.File = c.File
 	want.Store.Path = filepath.Join(filepath.Dir(c.File), "semel.db")
-	if diff := cmp.Diff(want, c, cmp.AllowUnexported(Secret{})); diff != "" {
+	if diff := cmp.Diff(want, c, cmp.AllowUnexported(Secret{}, broker.Server{})); diff != "" {
 		t.Error(diff)
 	}
 }

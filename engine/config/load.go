@@ -79,6 +79,7 @@ func (l *loader) config(root *node, c *Config) {
 	l.server(t.sub("server", "server"), &c.Server)
 	l.hosts(t.sub("host", "hosts"), c)
 	l.proxies(t.sub("proxy", "proxies"), c)
+	l.nats(t.sub("nats", "nats"), c)
 	l.sinks(t.sub("sink", "sinks"), c)
 	l.sources(t.sub("source", "sources"), c)
 	t.done()

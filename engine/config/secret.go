@@ -24,7 +24,7 @@ const literalSecret = `a secret is written as "env:NAME" or "file:PATH", never a
 const maxSecretBytes = 16 << 10
 
 // secretKeys are the settings whose values are secrets.
-var secretKeys = []string{"username", "password", "token", "secret"}
+var secretKeys = []string{"username", "password", "token", "secret", "credentials"}
 
 // secretHeader is how request headers are called whose values are secrets.
 var secretHeader = regexp.MustCompile(`(?i)auth|cookie|key|password|secret|token`)

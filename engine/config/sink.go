@@ -25,6 +25,7 @@ var sinkTypes = map[string]func(t *table, s *Sink, c *Config){
 	"webhook": webhook,
 	"file":    fileSink,
 	"command": commandSink,
+	"nats":    natsSink,
 }
 
 // sinks reads [sink.*].
