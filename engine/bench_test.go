@@ -147,7 +147,7 @@ func semelRun(b *testing.B, base string, rules *parser.Rules, pages int) time.Du
 		b.Fatal(err)
 	}
 	defer queue.Close()
-	if err := queue.enqueueAll(b.Context()); err != nil {
+	if err := queue.enqueueAll(b.Context(), true); err != nil {
 		b.Fatal(err)
 	}
 	opts.Sources[0].Targets = intake.Spec{} // they are jobs by now

@@ -155,7 +155,7 @@ func (e *Engine) run(ctx context.Context, once bool) (Summary, error) {
 	defer cancelStop()
 
 	group.Go(func() error {
-		err := e.enqueueAll(stop)
+		err := e.enqueueAll(stop, once)
 		close(s.enqueued)
 		return ignoreStop(stop, err)
 	})

@@ -28,14 +28,15 @@ var errUnreadable = errors.New("targets could not be read")
 
 // enqueueAll makes the jobs that are due: of each target of a source without a
 // schedule, and of the targets of each source in the windows that are due, or
-// that were asked for, or whose making was cut short.
-func (e *Engine) enqueueAll(ctx context.Context) error {
+// that were asked for, or whose making was cut short. With once it also takes what
+// is in queues.
+func (e *Engine) enqueueAll(ctx context.Context, once bool) error {
 	if e.opts.Window.IsZero() {
 		if err := e.openDue(ctx); err != nil {
 			return err
 		}
 	}
-	if err := e.enqueueEach(ctx); err != nil {
+	if err := e.enqueueEach(ctx, once); err != nil {
 		return err
 	}
 	e.note(func(s *Summary) { s.Offered = true })
@@ -43,12 +44,15 @@ func (e *Engine) enqueueAll(ctx context.Context) error {
 }
 
 // enqueueEach makes the jobs of one source after the other, and beside these those
-// of each sitemap: its site may take hours to give it.
-func (e *Engine) enqueueEach(ctx context.Context) error {
+// of each sitemap, whose site may take hours to give it, and of each queue.
+func (e *Engine) enqueueEach(ctx context.Context, once bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var local []*Source
 	for i := range e.opts.Sources {
 		src := &e.opts.Sources[i]
+		if once && src.Targets.Kind == intake.Queue {
+			group.Go(func() error { return e.takeTargets(ctx, src, once) })
+		}
 		if src.Targets.Kind != intake.Sitemap {
 			local = append(local, src)
 			continue
@@ -77,7 +81,7 @@ func (e *Engine) enqueue(ctx context.Context, src *Source) error {
 		if err := f.open(ctx, storage.RunWindow, windows); err != nil {
 			return err
 		}
-	} else if src.Schedule == nil {
+	} else if src.Schedule == nil && src.Targets.Kind != intake.Queue {
 		if err := e.enqueueOnce(ctx, src); err != nil {
 			return err
 		}

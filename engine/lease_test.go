@@ -109,7 +109,7 @@ func TestTakeOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := e.enqueueAll(t.Context()); err != nil {
+		if err := e.enqueueAll(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		e.Close()
@@ -238,7 +238,7 @@ func TestSuspectsRunLast(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer e.Close()
-		if err := e.enqueueAll(t.Context()); err != nil {
+		if err := e.enqueueAll(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 { // the first job's worker dies
@@ -342,7 +342,7 @@ func TestSuspend(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	if err := e.enqueueAll(t.Context()); err != nil {
+	if err := e.enqueueAll(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Update(t.Context(), func(tx *storage.Tx) error {

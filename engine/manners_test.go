@@ -243,7 +243,7 @@ func TestPriority(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer e.Close()
-		if err := e.enqueueAll(t.Context()); err != nil {
+		if err := e.enqueueAll(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := e.RunOnce(t.Context()); err != nil {
@@ -284,7 +284,7 @@ func TestRemovedSourceWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := e.enqueueAll(t.Context()); err != nil {
+		if err := e.enqueueAll(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		e.Close()

@@ -473,7 +473,7 @@ func tickShop(t rapid.TB, s *storage.Store, src Source, hour int) {
 	if err := e.takeOver(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.enqueueAll(context.Background()); err != nil {
+	if err := e.enqueueAll(context.Background(), true); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -220,7 +220,7 @@ func claimMarked(t *testing.T, s *storage.Store, web *quotes, src Source) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	if err := e.enqueueAll(t.Context()); err != nil {
+	if err := e.enqueueAll(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Update(t.Context(), func(tx *storage.Tx) error {

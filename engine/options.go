@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	"semel/engine/broker"
 	"semel/engine/delivery"
 	"semel/engine/fetch"
 	"semel/engine/intake"
@@ -44,6 +45,7 @@ type Options struct {
 	Proxies []Proxy
 	Sources []Source
 	Sinks   []delivery.Sink // that events are delivered to while Run works
+	NATS    broker.Server   // of sources whose targets are in queues
 
 	// What is due: the windows that this names, and nothing else before Run's first
 	// tick; zero: what the schedules say, and each target of a source without one.

@@ -55,7 +55,7 @@ func TestEmptyHostKeepsNoPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	if err := e.enqueueAll(t.Context()); err != nil {
+	if err := e.enqueueAll(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
 	lanes := s.TakeReady()
@@ -170,7 +170,7 @@ func TestReleasedAttemptsAreNotCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer e.Close()
-		if err := e.enqueueAll(t.Context()); err != nil {
+		if err := e.enqueueAll(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		var j *storage.Job

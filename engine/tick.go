@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"semel/engine/intake"
 	"semel/storage"
 )
 
@@ -30,12 +31,16 @@ const (
 	onTime = 2 * watch
 )
 
-// keepOffering makes jobs whenever a schedule falls due, until ctx ends.
+// keepOffering makes jobs whenever a schedule falls due and whenever a queue has
+// messages, until ctx ends.
 func (e *Engine) keepOffering(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return e.tick(ctx) })
 	for _, f := range e.feeds {
 		group.Go(func() error { return f.run(ctx) })
+		if f.src.Targets.Kind == intake.Queue {
+			group.Go(func() error { return e.takeTargets(ctx, f.src, false) })
+		}
 	}
 	return group.Wait()
 }

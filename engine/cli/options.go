@@ -32,6 +32,7 @@ func engineOptions(c *config.Config, sources []*config.Source, log *slog.Logger)
 		AllowPrivate: c.Engine.AllowPrivate,
 		Retention:    storage.Retention{Attempts: c.Store.Retain.Attempts, Events: c.Store.Retain.Events, Pages: c.Store.Retain.Bodies},
 		Bodies:       bodies[c.Store.Bodies],
+		NATS:         c.NATS,
 		Pacing: func(hostname string) engine.Pacing {
 			h := c.Host(hostname)
 			return engine.Pacing{Concurrency: h.Concurrency, Interval: h.Interval}

@@ -92,6 +92,9 @@ func checkWindow(sources []*config.Source, window intake.WindowArg) error {
 	}
 	some := false
 	for _, s := range sources {
+		if s.Targets.Kind == intake.Queue {
+			return usage("name the other sources", "source %s takes its targets from a queue, which has none for a window", s.Name)
+		}
 		starts, err := window.Starts(s.Schedule)
 		if err != nil {
 			return fmt.Errorf("window %q of source %s: %w", window, s.Name, err)

@@ -53,8 +53,11 @@ func parseVars(texts []string) (intake.Vars, error) {
 
 // firstTarget reads the first of a source's targets.
 func firstTarget(s *config.Source) (intake.Target, error) {
-	if s.Targets.Kind == intake.Sitemap {
+	switch s.Targets.Kind {
+	case intake.Sitemap:
 		return intake.Target{}, usage("name one with --url URL", "the targets of source %s stand in a sitemap, which only a run fetches", s.Name)
+	case intake.Queue:
+		return intake.Target{}, usage("name one with --url URL or --var NAME=VALUE", "the targets of source %s are in a queue, which only a run takes from", s.Name)
 	}
 	targets, err := intake.Open(s.Targets)
 	if err != nil {

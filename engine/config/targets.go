@@ -38,13 +38,13 @@ func (l *loader) targets(t *table, s *Source) variables {
 	if url, ok := strings.CutPrefix(text, "sitemap:"); ok {
 		return l.sitemap(n, url, s)
 	}
-	if strings.HasPrefix(text, "nats:") {
-		l.notYet(n)
+	if stream, ok := strings.CutPrefix(text, "nats:"); ok {
+		l.queue(t, stream, s)
 		return variables{}
 	}
 	kind, ok := intake.KindOf(text)
 	if !ok {
-		l.wrong(n, "must be a file that ends in .csv, .jsonl or .txt, sitemap:URL, or a list")
+		l.wrong(n, "must be a file that ends in .csv, .jsonl or .txt, sitemap:URL, nats:STREAM, or a list")
 		return variables{}
 	}
 	s.Targets = intake.Spec{Kind: kind, Path: l.path(text)}
@@ -60,6 +60,19 @@ func (l *loader) sitemap(n *node, url string, s *Source) variables {
 	}
 	s.Targets = intake.Spec{Kind: intake.Sitemap, Path: url}
 	return variables{names: []string{"url"}, some: true, all: true}
+}
+
+// queue reads which stream a source's targets are in. Their variables are known
+// when they come.
+func (l *loader) queue(t *table, stream string, s *Source) {
+	s.Targets = intake.Spec{Kind: intake.Queue, Path: stream}
+	l.streamName(t.get("targets"), stream)
+	if n := t.get("schedule"); n != nil {
+		l.fault(n, "targets in a queue are collected when they come: no schedule")
+	}
+	if s.Windowed {
+		l.fault(t.get("write"), "%q needs windows, which targets in a queue do not have", s.Write)
+	}
 }
 
 // targetFile looks into a file for the variables it has. A file that is not
@@ -248,7 +261,7 @@ func (l *loader) checkURLText(n *node, template intake.Template) {
 // fault themselves get the benefit of the doubt.
 func bringsURLs(targets *node, s *Source) bool {
 	if targets == nil || targets.items == nil {
-		return targets != nil && (s.Targets.Kind == intake.TXT || s.Targets.Kind == intake.Sitemap || s.Targets.Path == "")
+		return targets != nil && (slices.Contains([]intake.Kind{intake.TXT, intake.Sitemap, intake.Queue}, s.Targets.Kind) || s.Targets.Path == "")
 	}
 	return len(targets.items) == 0 || !targets.items[0].table
 }

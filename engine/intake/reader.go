@@ -23,6 +23,7 @@ const (
 	TXT    Kind = "txt"   // one URL a line, as variable url; blank lines and "#" comments are skipped
 
 	Sitemap Kind = "sitemap" // of a site, as variable url; it is fetched (OpenSitemap), so Open opens none
+	Queue   Kind = "nats"    // the messages of a stream (Message); they are taken, so Open opens none
 )
 
 // KindOf tells the kind of a file by the end of its name; false where it is
@@ -41,7 +42,7 @@ var errRowTooLong = fmt.Errorf("row of more than %d bytes", maxRowBytes)
 // Spec says where targets come from. The zero Spec has none.
 type Spec struct {
 	Kind    Kind
-	Path    string   // of the file, or URL of the sitemap; "" for Inline
+	Path    string   // of the file, URL of the sitemap, or name of the stream; "" for Inline
 	Targets []Target // for Inline
 }
 
@@ -61,6 +62,8 @@ func Open(spec Spec) (*Reader, error) {
 		return &Reader{next: inline(spec.Targets)}, nil
 	case Sitemap:
 		return nil, fmt.Errorf("opening targets: %s is a sitemap, which only a run fetches", spec.Path)
+	case Queue:
+		return nil, fmt.Errorf("opening targets: %s is a stream, which has no list: only a run takes from it", spec.Path)
 	}
 	file, err := os.Open(spec.Path)
 	if err != nil {
