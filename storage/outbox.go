@@ -191,10 +191,8 @@ func (tx *Tx) EventDispatches(seq uint64) ([]*Dispatch, error) {
 // in the order of their commits.
 func (tx *Tx) PendingEvents(sink string, after uint64, limit int) ([]*Event, error) {
 	var events []*Event
-	prefix := counterKey(sink, "")
-	c := tx.bucket(bucketOutbox).Cursor()
-	for k, _ := c.Seek(outboxKey(sink, after+1)); bytes.HasPrefix(k, prefix) && len(events) < limit; k, _ = c.Next() {
-		e, err := tx.eventOf(tailID(k))
+	for _, seq := range tx.pendingNumbers(sink, after, limit) {
+		e, err := tx.eventOf(seq)
 		if err != nil {
 			return nil, err
 		}
@@ -213,20 +211,27 @@ type PendingDelivery struct {
 // PendingDeliveries is PendingEvents without what the events say.
 func (tx *Tx) PendingDeliveries(sink string, after uint64, limit int) ([]PendingDelivery, error) {
 	var list []PendingDelivery
-	prefix := counterKey(sink, "")
-	c := tx.bucket(bucketOutbox).Cursor()
-	for k, _ := c.Seek(outboxKey(sink, after+1)); bytes.HasPrefix(k, prefix) && len(list) < limit; k, _ = c.Next() {
-		e, err := tx.eventOf(tailID(k))
+	for _, seq := range tx.pendingNumbers(sink, after, limit) {
+		e, err := tx.eventOf(seq)
 		if err != nil {
 			return nil, err
 		}
-		d, err := tx.Dispatch(e.Seq, sink)
+		d, err := tx.Dispatch(seq, sink)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, PendingDelivery{e.Seq, e.Key, d.Next})
+		list = append(list, PendingDelivery{seq, e.Key, d.Next})
 	}
 	return list, nil
+}
+
+func (tx *Tx) pendingNumbers(sink string, after uint64, limit int) (seqs []uint64) {
+	prefix := counterKey(sink, "")
+	c := tx.bucket(bucketOutbox).Cursor()
+	for k, _ := c.Seek(outboxKey(sink, after+1)); bytes.HasPrefix(k, prefix) && len(seqs) < limit; k, _ = c.Next() {
+		seqs = append(seqs, tailID(k))
+	}
+	return seqs
 }
 
 // TakeEvents notes that deliveries of some events to a sink are about to begin,
