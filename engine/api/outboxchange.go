@@ -167,15 +167,19 @@ func (l *Local) changePageOfEvents(ctx context.Context, sink string, c *eventCha
 			sinks[sink] = 0
 		}
 		for _, d := range page {
+			sinks[d.Sink]++
+		}
+		if c.start { // before RequeueEvent does: here it is told
+			if started, err = startSinks(tx, slices.Sorted(maps.Keys(sinks))); err != nil {
+				return err
+			}
+		}
+		for _, d := range page {
 			if err := c.apply(tx, d.Event, d.Sink); err != nil {
 				return err
 			}
-			sinks[d.Sink]++
 		}
-		if c.start {
-			started, err = startSinks(tx, slices.Sorted(maps.Keys(sinks)))
-		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return err
