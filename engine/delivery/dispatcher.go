@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,9 +90,9 @@ func (d *Dispatcher) takeOver(ctx context.Context) error {
 	for _, s := range d.opts.Sinks {
 		delete(counts, s.Name)
 	}
-	for name, c := range counts {
-		if c.Pending > 0 {
-			d.opts.Log.Warn("a sink is not in the config: its events are kept and not delivered", "sink", name, "events", c.Pending)
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if n := counts[name].Pending; n > 0 {
+			d.opts.Log.Warn("a sink is not in the config: its events are kept and not delivered", "sink", name, "events", n)
 		}
 	}
 	return nil

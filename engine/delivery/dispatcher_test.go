@@ -102,7 +102,7 @@ func TestTimeIsALimit(t *testing.T) {
 		r := setup(t, a)
 		emit(t, r.store, []string{"a"}, versions("x", 1)...)
 		_, stop := r.start()
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func TestASinkThatIsDownIsPaused(t *testing.T) {
 		up = time.Now().Add(20 * time.Second)
 		emit(t, r.store, []string{"a"}, rows("k", 100)...)
 		_, stop := r.start()
-		time.Sleep(19 * time.Second)
+		pass(19 * time.Second)
 		// Five in a row, and probes after 1, 2, 4 and 8 s more.
 		wantNames(t, "before", c.all, "k0=1", "k1=1", "k2=1", "k3=1", "k4=1", "k5=1", "k6=1", "k7=1", "k8=1")
 		for name, tries := range map[string]uint32{"k4=1": 1, "k5=1": 0, "k8=1": 0} {
@@ -191,7 +191,7 @@ func TestASinkThatIsDownIsPaused(t *testing.T) {
 				t.Errorf("%s: %+v, want %d tries", name, d, tries)
 			}
 		}
-		time.Sleep(20 * time.Second) // the probe after 16 s more opens it
+		pass(20 * time.Second) // the probe after 16 s more opens it
 		if len(c.got) != 99 {
 			t.Errorf("%d events arrived", len(c.got))
 		}
@@ -224,7 +224,7 @@ func TestProbesGoAround(t *testing.T) {
 		up = time.Now().Add(3 * time.Minute)
 		emit(t, r.store, []string{"a"}, rows("k", 4)...)
 		_, stop := r.start()
-		time.Sleep(30 * time.Minute)
+		pass(30 * time.Minute)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -266,7 +266,7 @@ func TestRetryAfterHoldsBackTheSink(t *testing.T) {
 				if len(c.all) != 1 || len(r.taken("a")) != 0 {
 					t.Errorf("%d deliveries, %d still taken", len(c.all), len(r.taken("a")))
 				}
-				time.Sleep(2 * time.Hour)
+				pass(2 * time.Hour)
 				if wait := c.times[1].Sub(c.times[0]); wait != test.want || len(c.got) != 300 {
 					t.Errorf("%d events arrived, the next one after %s", len(c.got), wait)
 				}
@@ -293,7 +293,7 @@ func TestASinkThatWantsNoMore(t *testing.T) {
 		r := setup(t, sink("a", 1, c))
 		emit(t, r.store, []string{"a"}, rows("k", 300)...)
 		d, stop := r.start()
-		time.Sleep(24 * time.Hour)
+		pass(24 * time.Hour)
 		emit(t, r.store, []string{"a"}, rows("l", 1)...)
 		synctest.Wait()
 		if len(c.all) != 1 || len(r.taken("a")) != 0 {
@@ -311,6 +311,9 @@ func TestASinkThatWantsNoMore(t *testing.T) {
 		}
 		c.closed, gone = false, false
 		_, stop = r.start()
+		if n := strings.Count(r.logged(), "a sink wants no more events"); n != 3 {
+			t.Errorf("it was told %d times in 3 runs", n)
+		}
 		if err := r.store.Update(t.Context(), func(tx *storage.Tx) error { return tx.StartSink("a") }); err != nil {
 			t.Fatal(err)
 		}
@@ -412,7 +415,7 @@ func TestRequeuedWhileRunning(t *testing.T) {
 		r := setup(t, a)
 		emit(t, r.store, []string{"a"}, rows("k", 20)...)
 		_, stop := r.start()
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if d := r.dispatch("a", "k7=1"); d.State != storage.DispatchDead {
 			t.Fatalf("k7: %+v", d)
 		}
@@ -441,14 +444,14 @@ func TestRequeuedIsDueAtOnce(t *testing.T) {
 		r := setup(t, sink("a", 2, c))
 		emit(t, r.store, []string{"a"}, versions("x", 2)...)
 		_, stop := r.start()
-		time.Sleep(7500 * time.Millisecond) // three or four have failed
+		pass(7500 * time.Millisecond) // three or four have failed
 		tries := len(c.all)
 		r.requeue("a", "x=1")
 		synctest.Wait()
 		if len(c.all) == tries {
 			t.Error("what was requeued waits")
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -465,7 +468,7 @@ func TestDiscardedIsNotSent(t *testing.T) {
 		if err := r.store.Update(t.Context(), func(tx *storage.Tx) error { return tx.DiscardEvent(1, "a") }); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -479,9 +482,9 @@ func TestAFullDiskIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &consumer{}
 		r := setup(t, sink("a", 1, c))
-		full := false
+		var full atomic.Bool
 		r.update = func(ctx context.Context, fn func(*storage.Tx) error) error {
-			for full {
+			for full.Load() {
 				select {
 				case <-ctx.Done():
 					return storage.ErrFull
@@ -491,20 +494,20 @@ func TestAFullDiskIsWaitedFor(t *testing.T) {
 			return r.store.Update(context.WithoutCancel(ctx), fn)
 		}
 		_, stop := r.start()
-		full = true
+		full.Store(true)
 		emit(t, r.store, []string{"a"}, rows("k", 20)...)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if len(c.all) != 0 {
 			t.Errorf("%d events were sent before they were noted", len(c.all))
 		}
-		full = false
-		time.Sleep(time.Minute)
+		full.Store(false)
+		pass(time.Minute)
 		if len(c.got) != 20 {
 			t.Errorf("%d events arrived", len(c.got))
 		}
-		full = true
+		full.Store(true)
 		emit(t, r.store, []string{"a"}, rows("l", 20)...)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		began := time.Now()
 		if err := stop(); err != nil {
 			t.Fatal(err)
@@ -522,9 +525,9 @@ func TestAStoppedStoreEndsRun(t *testing.T) {
 			return maybe
 		}}
 		r := setup(t, sink("a", 1, c), sink("b", 1, &consumer{}))
-		broken := false
+		var broken atomic.Bool
 		r.update = func(ctx context.Context, fn func(*storage.Tx) error) error {
-			if broken {
+			if broken.Load() {
 				return storage.ErrStopped
 			}
 			return r.store.Update(ctx, fn)
@@ -533,7 +536,7 @@ func TestAStoppedStoreEndsRun(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- r.dispatcher().Run(t.Context(), nil) }()
 		synctest.Wait()
-		broken = true
+		broken.Store(true)
 		emit(t, r.store, []string{"b"}, rows("l", 1)...)
 		if err := <-ended; !errors.Is(err, storage.ErrStopped) {
 			t.Errorf("error %v", err)
@@ -626,7 +629,7 @@ func TestTransportsThatMisbehave(t *testing.T) {
 				r := setup(t, sink("a", 1, c))
 				emit(t, r.store, []string{"a"}, rows("k", 20)...)
 				_, stop := r.start()
-				time.Sleep(16 * time.Second)
+				pass(16 * time.Second)
 				began := time.Now()
 				if err := stop(); err != nil {
 					t.Fatal(err)
@@ -644,10 +647,39 @@ func TestTransportsThatMisbehave(t *testing.T) {
 				if !strings.Contains(r.logged(), "could not be closed") {
 					t.Errorf("log: %s", r.logged())
 				}
-				time.Sleep(time.Minute) // until the deaf one has ended
+				pass(time.Minute) // until the deaf one has ended
 			})
 		})
 	}
+}
+
+// However many events wait for their next delivery, a lane knows of few.
+func TestMemoryIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &consumer{}
+		r := setup(t, sink("a", 4, c))
+		emit(t, r.store, []string{"a"}, rows("k", 1500)...)
+		if err := r.store.Update(t.Context(), func(tx *storage.Tx) error {
+			var ended []storage.Delivery
+			for seq := range uint64(1000) {
+				ended = append(ended, storage.Delivery{Event: seq + 1, Outcome: storage.OutcomeAgain, Reason: "500", Next: tx.Now.Add(time.Hour)})
+			}
+			return tx.EndDeliveries("a", ended)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		d, stop := r.start(func(d *Dispatcher) { d.lanes[0].window.limit = 100 })
+		if w := &d.lanes[0].window; w.size > w.limit+readEvents || len(c.all) > 0 {
+			t.Errorf("%d events are known, %d were sent", w.size, len(c.all))
+		}
+		pass(2 * time.Hour)
+		if len(c.got) != 1500 {
+			t.Errorf("%d events arrived", len(c.got))
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 func TestBatches(t *testing.T) {
@@ -699,7 +731,7 @@ func TestLinesAreBounded(t *testing.T) {
 		}
 		emit(t, r.store, []string{"a"}, facts...)
 		_, stop := r.start()
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		emit(t, r.store, []string{"a"}, rows("kk", 1)...)
 		synctest.Wait()
 		if err := stop(); err != nil {

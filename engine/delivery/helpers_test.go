@@ -258,9 +258,12 @@ func (r *rig) report(d *Dispatcher) Report {
 }
 
 // start runs a dispatcher until stop, which gives its error.
-func (r *rig) start() (d *Dispatcher, stop func() error) {
+func (r *rig) start(change ...func(*Dispatcher)) (d *Dispatcher, stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	d = r.dispatcher()
+	for _, fn := range change {
+		fn(d)
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx, nil) }()
 	synctest.Wait()
@@ -268,6 +271,12 @@ func (r *rig) start() (d *Dispatcher, stop func() error) {
 		cancel()
 		return <-ended
 	}
+}
+
+// pass lets time pass, and all that it makes due.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 // dispatch is how far the event of a fact is.

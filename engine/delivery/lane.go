@@ -55,9 +55,8 @@ type lane struct {
 	noted     chan *note
 	finishing bool // final is closed
 	stopping  bool // nothing begins any more
-	deadLines quota
-	gateLines quota
-	pauseLine quota
+
+	pauseLines, gateLines, deadLines quota
 
 	delivered, dead atomic.Int64
 	reason          atomic.Pointer[string] // for why
@@ -105,7 +104,7 @@ func (l *lane) loop(ctx, deliveries context.Context, cut context.CancelCauseFunc
 		select {
 		case <-stop:
 			stop, l.stopping = nil, true
-			defer time.AfterFunc(l.opts.Grace, func() { cut(errStopping) }).Stop()
+			defer time.AfterFunc(l.grace(), func() { cut(errStopping) }).Stop()
 		case <-l.final:
 			l.final, l.finishing = nil, true
 		case <-l.bell.wake:
@@ -121,6 +120,15 @@ func (l *lane) loop(ctx, deliveries context.Context, cut context.CancelCauseFunc
 		}
 		timer.Stop()
 	}
+}
+
+// grace is how long deliveries under way may go on after a stop. A store that has
+// failed is not waited for.
+func (l *lane) grace() time.Duration {
+	if l.store.Err() != nil {
+		return 0
+	}
+	return l.opts.Grace
 }
 
 // plan does all that can be done now.
@@ -188,15 +196,17 @@ func (l *lane) readStopped() error {
 			return nil
 		}
 	}
-	err := l.store.View(func(tx *storage.Tx) error {
-		s, err := tx.Sink(l.sink.Name)
-		if err == nil {
-			l.stopped = s.Reason
-		}
+	var s *storage.Sink
+	err := l.store.View(func(tx *storage.Tx) (err error) {
+		s, err = tx.Sink(l.sink.Name)
 		return err
 	})
+	if err != nil {
+		return fmt.Errorf("reading sink %s: %w", l.sink.Name, err)
+	}
+	l.setStopped(s.Reason)
 	l.tellWhy()
-	return err
+	return nil
 }
 
 // choose takes events out of the window that are to go next.
@@ -209,7 +219,7 @@ func (l *lane) choose(now time.Time) ([]item, error) {
 		return l.chooseProbe(now)
 	}
 	n := takeAhead*l.sink.InFlight*l.sink.Batch - len(l.taken) - l.sending
-	for len(l.window.ready) < n && l.hasMore() {
+	for len(l.window.ready) < n && l.window.hasMore() {
 		if err := l.read(now); err != nil {
 			return nil, err
 		}
@@ -229,7 +239,7 @@ func (l *lane) chooseProbe(now time.Time) ([]item, error) {
 			return []item{it}, nil
 		}
 		switch {
-		case l.hasMore():
+		case l.window.hasMore():
 			if err := l.read(now); err != nil {
 				return nil, err
 			}
@@ -240,9 +250,6 @@ func (l *lane) chooseProbe(now time.Time) ([]item, error) {
 		}
 	}
 }
-
-// hasMore reports whether there may be events to read, and room for them.
-func (l *lane) hasMore() bool { return l.window.more && l.window.size < maxWindow }
 
 // read takes the next events of the outbox into the window.
 func (l *lane) read(now time.Time) error {
@@ -275,7 +282,7 @@ func (l *lane) hear(a answer) error {
 	for i, r := range a.results {
 		l.ends = append(l.ends, ending{item: a.items[i], Result: r, id: a.ids[i], counts: counts && !r.Stop, cut: a.cut})
 		if r.Stop {
-			l.stop(r.Reason)
+			l.setStopped(r.Reason)
 		}
 	}
 	if !a.cut && l.stopped == "" {
@@ -289,14 +296,14 @@ func (l *lane) hear(a answer) error {
 func (l *lane) learn(a answer, now time.Time) {
 	arrived, reason := a.sum()
 	for _, r := range a.results {
-		if r.RetryAfter > 0 && l.health.wait(r.RetryAfter, now) && l.gateLines.allow(now) {
-			l.log.Info("a sink has asked for a pause", "until", l.health.gate.Format(time.RFC3339), "reason", r.Reason)
+		if r.RetryAfter > 0 && l.health.wait(r.RetryAfter, now) {
+			l.tellGate(r.Reason, now)
 		}
 	}
-	before := l.health
+	since := l.health.since
 	switch {
 	case arrived && l.health.succeed():
-		l.tellOpen(before, now)
+		l.tellOpen(since, now)
 	case !arrived && reason != "" && l.health.fail(reason, a.probe, now):
 		l.tellPaused(now)
 	}
@@ -320,7 +327,7 @@ func (l *lane) next(now time.Time) time.Time {
 		return time.Time{}
 	}
 	from := l.health.from()
-	if l.health.paused() || len(l.window.ready) > 0 || l.hasMore() {
+	if l.health.paused() || len(l.window.ready) > 0 || l.window.hasMore() {
 		return latest(from, now)
 	}
 	if due := l.window.next(); !due.IsZero() {

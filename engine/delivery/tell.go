@@ -1,6 +1,8 @@
 package delivery
 
 import (
+	"context"
+	"log/slog"
 	"time"
 
 	"semel/storage"
@@ -30,11 +32,16 @@ func (q *quota) allow(now time.Time) bool {
 	return true
 }
 
-// takeUnsaid is how many lines were kept back before this one.
-func (q *quota) takeUnsaid() int {
-	n := q.unsaid
-	q.unsaid = 0
-	return n
+// log logs a line if it may, and with it how many were kept back before.
+func (q *quota) log(log *slog.Logger, level slog.Level, now time.Time, text string, args ...any) {
+	if !q.allow(now) {
+		return
+	}
+	if q.unsaid > 0 {
+		args = append(args, "unsaid", q.unsaid)
+		q.unsaid = 0
+	}
+	log.Log(context.Background(), level, text, args...)
 }
 
 // waitingEvents are how many events wait for the sink; -1: the store does not
@@ -49,34 +56,32 @@ func (l *lane) waitingEvents() int64 {
 }
 
 func (l *lane) tellPaused(now time.Time) {
-	if l.pauseLine.allow(now) {
-		l.log.Warn("a sink is paused: its events wait, no attempt is burnt", "reason", l.health.reason,
-			"failing_since", l.health.since.Format(time.RFC3339), "waiting", l.waitingEvents(),
-			"next_try", l.health.until.Format(time.RFC3339), "unsaid", l.pauseLine.takeUnsaid())
-	}
+	l.pauseLines.log(l.log, slog.LevelWarn, now, "a sink is paused: its events wait, no attempt is burnt", "reason", l.health.reason,
+		"failing_since", l.health.since.Format(time.RFC3339), "waiting", l.waitingEvents(), "next_try", l.health.until.Format(time.RFC3339))
 }
 
-func (l *lane) tellOpen(before health, now time.Time) {
-	if l.pauseLine.allow(now) {
-		l.log.Info("a sink is back", "after", now.Sub(before.since).Round(time.Second), "waiting", l.waitingEvents(),
-			"unsaid", l.pauseLine.takeUnsaid())
-	}
+func (l *lane) tellOpen(since, now time.Time) {
+	l.pauseLines.log(l.log, slog.LevelInfo, now, "a sink is back", "after", now.Sub(since).Round(time.Second), "waiting", l.waitingEvents())
+}
+
+func (l *lane) tellGate(reason string, now time.Time) {
+	l.gateLines.log(l.log, slog.LevelInfo, now, "a sink has asked for a pause", "until", l.health.gate.Format(time.RFC3339), "reason", reason)
 }
 
 func (l *lane) tellDead(e *ending, now time.Time) {
-	if l.deadLines.allow(now) {
-		l.log.Error("an event was given up: semel outbox retry sends it again", "event", e.id, "reason", e.Reason,
-			"unsaid", l.deadLines.takeUnsaid())
-	}
+	l.deadLines.log(l.log, slog.LevelError, now, "an event was given up: semel outbox retry sends it again", "event", e.id, "reason", e.Reason)
 }
 
-// stop takes note that the sink wants nothing more.
-func (l *lane) stop(reason string) {
-	if l.stopped != "" {
-		return
-	}
+// setStopped takes note of why the sink wants nothing more, or that it does.
+func (l *lane) setStopped(reason string) {
+	before := l.stopped
 	l.stopped = reason
-	l.log.Error("a sink wants no more events: they wait until semel outbox retry --sink "+l.sink.Name, "reason", reason, "waiting", l.waitingEvents())
+	switch {
+	case before == "" && reason != "":
+		l.log.Error("a sink wants no more events: they wait until semel outbox retry --sink "+l.sink.Name, "reason", reason, "waiting", l.waitingEvents())
+	case before != "" && reason == "":
+		l.log.Info("a sink that was stopped is started again", "waiting", l.waitingEvents())
+	}
 }
 
 // tellWhy says for others why events wait.

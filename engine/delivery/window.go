@@ -19,6 +19,7 @@ type window struct {
 	after   uint64            // number of the event that was read last
 	more    bool              // there may be events behind it
 	size    int               // events in the window, with those under way
+	limit   int               // of size; a look at the outbox may pass it a little
 	queues  map[uint64]*queue // by hash of the key: two keys that share one only wait for each other
 	ready   []*queue          // whose first event may go, in the order in which they came to that
 	waiting waitHeap          // whose first event is not due
@@ -45,7 +46,10 @@ type item struct {
 	seq   uint64
 }
 
-func newWindow() window { return window{more: true, queues: map[uint64]*queue{}} }
+func newWindow() window { return window{more: true, limit: maxWindow, queues: map[uint64]*queue{}} }
+
+// hasMore reports whether there may be events to read, and room for them.
+func (w *window) hasMore() bool { return w.more && w.size < w.limit }
 
 // rewind has the window read again from an event on, 0 being the first: it has
 // become pending, or due.
