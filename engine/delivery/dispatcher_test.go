@@ -330,6 +330,31 @@ func TestASinkThatWantsNoMore(t *testing.T) {
 	})
 }
 
+// Also while it is written down that a sink wants no more, nothing is sent to it.
+func TestAStopHoldsWhileItIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &consumer{answer: func(context.Context, string, int) Result {
+			return Result{Outcome: storage.OutcomeAgain, Stop: true}
+		}}
+		r := setup(t, sink("a", 1, c))
+		r.update = func(ctx context.Context, fn func(*storage.Tx) error) error {
+			time.Sleep(time.Second)
+			return r.store.Update(context.WithoutCancel(ctx), fn)
+		}
+		_, stop := r.start()
+		for i := range 50 {
+			emit(t, r.store, []string{"a"}, rows(fmt.Sprintf("k%d-", i), 1)...)
+			pass(100 * time.Millisecond)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if len(c.all) != 1 || !strings.Contains(r.logged(), "it said so") {
+			t.Errorf("%d deliveries:\n%s", len(c.all), r.logged())
+		}
+	})
+}
+
 func TestWhatADeadProcessHadUnderWayGoesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &consumer{}
@@ -669,9 +694,11 @@ func TestMemoryIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		d, stop := r.start(func(d *Dispatcher) { d.lanes[0].window.limit = 100 })
+		c.mu.Lock() // what is written below is written behind this
 		if w := &d.lanes[0].window; w.size > w.limit+readEvents || len(c.all) > 0 {
 			t.Errorf("%d events are known, %d were sent", w.size, len(c.all))
 		}
+		c.mu.Unlock()
 		pass(2 * time.Hour)
 		if len(c.got) != 1500 {
 			t.Errorf("%d events arrived", len(c.got))
