@@ -147,6 +147,11 @@ func TestFileKnowsItsEnd(t *testing.T) {
 	}
 	deliver(t, f, numbered(all, all+1), storage.OutcomeDelivered) // again, by a person
 	wantFile(t, path, linesOf(0, all)+linesOf(9, 10)+linesOf(all, all+1)+linesOf(all, all+1))
+	closeFile(t, f)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	deliver(t, f, numbered(12, 13), storage.OutcomeDeduplicated) // as before, though it went with the file
 }
 
 // TestFileRepairs: a torn end is cut off and told; what is not of events is left
@@ -174,6 +179,7 @@ func TestFileRepairs(t *testing.T) {
 		{"a text", "hello\n", "-", ""},
 		{"a text without a line end", line + "hello", "-", ""},
 		{"another file with zeros", "SQLite\n" + zeros, "-", ""},
+		{"zeros alone", zeros, "-", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "news.jsonl")
@@ -185,6 +191,8 @@ func TestFileRepairs(t *testing.T) {
 					t.Errorf("reason %q", reason)
 				}
 				wantFile(t, path, test.before)
+				writeFile(t, path, "") // mended
+				deliver(t, f, numbered(0, 2), storage.OutcomeDelivered)
 				return
 			}
 			deliver(t, f, numbered(0, 2), storage.OutcomeDelivered)
@@ -336,6 +344,11 @@ func TestFileRotates(t *testing.T) {
 		wantFile(t, path+name, want)
 	}
 	closeFile(t, f)
+	alone, _ := openFile(t, filepath.Join(dir, "alone.jsonl"), 1)
+	deliver(t, alone, numbered(0, 1), storage.OutcomeDelivered) // more than a file has, and none before it
+	if _, err := os.Stat(filepath.Join(dir, "alone.jsonl.000001")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an empty file was rotated (%v)", err)
+	}
 	next, _ := openFile(t, path, three)
 	deliver(t, next, append(numbered(0, 13), numbered(100, 101)...), storage.OutcomeDeduplicated)
 	wantFile(t, path, linesOf(10, 13))
