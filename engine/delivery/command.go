@@ -46,8 +46,7 @@ func NewCommand(dir string, args []string) *Command {
 	return &Command{args: args, dir: dir, log: slog.New(slog.DiscardHandler)}
 }
 
-// SetLog makes a Command log what its program prints.
-func (c *Command) SetLog(log *slog.Logger) { c.log = log }
+func (c *Command) setLog(log *slog.Logger) { c.log = log }
 
 // Close has nothing to close.
 func (c *Command) Close() error { return nil }

@@ -27,7 +27,7 @@ func script(t *testing.T, text string) (c *Command, dir string, log *bytes.Buffe
 		t.Fatal(err)
 	}
 	c = NewCommand(dir, []string{"./script", "a b", "$HOME"})
-	c.SetLog(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	c.setLog(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -121,7 +121,7 @@ func TestCommandEnds(t *testing.T) {
 // started, and may have done its work.
 func TestCommandTooLong(t *testing.T) {
 	for _, test := range []struct {
-		cause  error
+		err    error
 		reason string
 	}{
 		{context.DeadlineExceeded, "the command took too long and was killed: begun"},
@@ -132,7 +132,7 @@ func TestCommandTooLong(t *testing.T) {
 		if err := syscall.Mkfifo(begun, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		ctx := newEnding(test.cause)
+		ctx := newEndable(test.err)
 		go func() {
 			_, _ = os.ReadFile(begun) // waits for the one who opens it
 			ctx.end()
@@ -150,23 +150,23 @@ func TestCommandTooLong(t *testing.T) {
 	}
 }
 
-// endingContext is a context that ends when it is told to, with a cause of the test.
-type endingContext struct {
+// endable is a context that ends when it is told to, with an error of the test.
+type endable struct {
 	context.Context
-	done  chan struct{}
-	cause error
+	over chan struct{}
+	err  error
 }
 
-func newEnding(cause error) *endingContext {
-	return &endingContext{context.Background(), make(chan struct{}), cause}
+func newEndable(err error) *endable {
+	return &endable{context.Background(), make(chan struct{}), err}
 }
 
-func (e *endingContext) end()                  { close(e.done) }
-func (e *endingContext) Done() <-chan struct{} { return e.done }
-func (e *endingContext) Err() error {
+func (e *endable) end()                  { close(e.over) }
+func (e *endable) Done() <-chan struct{} { return e.over }
+func (e *endable) Err() error {
 	select {
-	case <-e.done:
-		return e.cause
+	case <-e.over:
+		return e.err
 	default:
 		return nil
 	}

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -36,6 +37,9 @@ type Transport interface {
 	// Close lets go of what Deliver has opened.
 	Close() error
 }
+
+// teller is a Transport that has more to tell than its results.
+type teller interface{ setLog(log *slog.Logger) }
 
 // Result is what became of one event of a delivery.
 type Result struct {

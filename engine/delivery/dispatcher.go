@@ -45,7 +45,11 @@ type Report struct {
 func New(opts Options) *Dispatcher {
 	d := &Dispatcher{opts: opts}
 	for i := range opts.Sinks {
-		d.lanes = append(d.lanes, newLane(&d.opts, &opts.Sinks[i]))
+		l := newLane(&d.opts, &opts.Sinks[i])
+		if t, ok := l.sink.Transport.(teller); ok {
+			t.setLog(l.log)
+		}
+		d.lanes = append(d.lanes, l)
 	}
 	return d
 }

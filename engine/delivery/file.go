@@ -35,7 +35,7 @@ type File struct {
 	file *os.File        // nil: not open
 	size int64           // of the part that is whole and durable
 	torn bool            // there may be something behind that part, of a write that failed
-	seen map[string]bool // ids at the end of the file when it was first opened; nil: it never was
+	seen map[string]bool // ids that may come again: see remember; nil: it was never open
 }
 
 // NewFile is a File that begins a new file before one has more than some bytes;
@@ -44,8 +44,7 @@ func NewFile(path string, rotate int64) *File {
 	return &File{path: path, rotate: rotate, log: slog.New(slog.DiscardHandler)}
 }
 
-// SetLog makes a File tell what it finds and repairs.
-func (f *File) SetLog(log *slog.Logger) { f.log = log }
+func (f *File) setLog(log *slog.Logger) { f.log = log }
 
 // Close closes the file.
 func (f *File) Close() error {
@@ -78,7 +77,21 @@ func (f *File) Deliver(ctx context.Context, events []*storage.Event) []Result {
 	if len(lines) == 0 {
 		return results
 	}
-	return fill(results, f.append(lines))
+	fill(results, f.append(lines))
+	if ctx.Err() != nil { // nobody may have waited for these results
+		f.remember(events, results)
+	}
+	return results
+}
+
+// remember keeps the ids of events that are in the file and will be sent again,
+// besides those at its end when it was first opened.
+func (f *File) remember(events []*storage.Event, results []Result) {
+	for i, e := range events {
+		if results[i].Outcome == storage.OutcomeDelivered {
+			f.seen[e.ID] = true
+		}
+	}
 }
 
 // fill makes all results that are not there yet the same.

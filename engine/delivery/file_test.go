@@ -44,7 +44,7 @@ func linesOf(first, end int) string {
 func openFile(t *testing.T, path string, rotate int64) (*File, *bytes.Buffer) {
 	t.Helper()
 	f, log := NewFile(path, rotate), new(bytes.Buffer)
-	f.SetLog(slog.New(slog.NewTextHandler(log, nil)))
+	f.setLog(slog.New(slog.NewTextHandler(log, nil)))
 	t.Cleanup(func() { closeFile(t, f) })
 	return f, log
 }
@@ -202,6 +202,26 @@ func TestFileRepairs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFileOutlasts: what is appended after the time of its delivery is over, when
+// nobody listens any more, is not appended again.
+func TestFileOutlasts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "news.jsonl")
+	f, _ := openFile(t, path, 0)
+	ctx, cancel := context.WithCancel(context.Background())
+	failpoint.Set(func(p failpoint.Point, _ string) error {
+		if p == failpoint.SyncEvents {
+			cancel()
+		}
+		return nil
+	})
+	t.Cleanup(func() { failpoint.Set(nil) })
+	if r := f.Deliver(ctx, numbered(0, 2)); r[1].Outcome != storage.OutcomeDelivered {
+		t.Errorf("%+v", r)
+	}
+	deliver(t, f, numbered(0, 2), storage.OutcomeDeduplicated)
+	wantFile(t, path, linesOf(0, 2))
 }
 
 // TestFileFails: what cannot be made durable is cut off again, and the next

@@ -13,10 +13,9 @@ import (
 
 // tailLines is how many lines at the end of a file are compared with what is to
 // be appended. Those that a dead process has written without anybody knowing are
-// among the events it had taken, at most 8 batches (Dispatcher): this is twice
-// that, for a process that dies while it sends again what the one before it had
-// taken.
-const tailLines = 16 * FileBatch
+// among the events it had taken: this is twice that, for a process that dies while
+// it sends again what the one before it had taken.
+const tailLines = 2 * takeAhead * FileBatch
 
 // tail is what stands at the end of a file.
 type tail struct {
