@@ -2,8 +2,12 @@ package cli
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
+
+	"semel/engine/config"
+	"semel/storage"
 )
 
 func (a *app) checkCommand() *cobra.Command {
@@ -25,6 +29,7 @@ type checked struct {
 	File    string `json:"file"`
 	Sources int    `json:"sources"`
 	Proxies int    `json:"proxies"`
+	Sinks   int    `json:"sinks"`
 }
 
 func (a *app) check(context.Context, []string) error {
@@ -37,9 +42,21 @@ func (a *app) check(context.Context, []string) error {
 			a.notef("warning: source %s: %v", c.Sources[i].Name, err)
 		}
 	}
-	if a.json {
-		return a.line(checked{c.File, len(c.Sources), len(c.Proxies)})
+	for i := range c.Sinks {
+		if name := c.Sinks[i].Name; !subscribed(c, name) {
+			a.notef("warning: sink %s: no source names it, so it gets no new events", name)
+		}
 	}
-	a.printf("%s: ok (%s, %s)\n", c.File, count(len(c.Sources), "source"), count(len(c.Proxies), "proxy"))
+	if a.json {
+		return a.line(checked{c.File, len(c.Sources), len(c.Proxies), len(c.Sinks)})
+	}
+	a.printf("%s: ok (%s, %s, %s)\n", c.File, count(len(c.Sources), "source"), count(len(c.Proxies), "proxy"), count(len(c.Sinks), "sink"))
 	return nil
+}
+
+// subscribed reports whether any source names a sink.
+func subscribed(c *config.Config, sink string) bool {
+	return slices.ContainsFunc(c.Sources, func(s config.Source) bool {
+		return slices.ContainsFunc(s.Sinks, func(s storage.Subscription) bool { return s.Sink == sink })
+	})
 }

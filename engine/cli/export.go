@@ -123,6 +123,9 @@ func refuseOwnFiles(c *config.Config, written ...string) error {
 	for i := range c.Sources {
 		own = append(own, c.Sources[i].Targets.Path)
 	}
+	for i := range c.Sinks {
+		own = append(own, c.Sinks[i].Path)
+	}
 	for _, out := range written {
 		for _, file := range own {
 			if sameFile(out, file) {
