@@ -341,11 +341,11 @@ func TestAStopHoldsWhileItIsWritten(t *testing.T) {
 			time.Sleep(time.Second)
 			return r.store.Update(context.WithoutCancel(ctx), fn)
 		}
+		emit(t, r.store, []string{"a"}, rows("k", 20)...)
 		_, stop := r.start()
-		for i := range 50 {
-			emit(t, r.store, []string{"a"}, rows(fmt.Sprintf("k%d-", i), 1)...)
-			pass(100 * time.Millisecond)
-		}
+		pass(2500 * time.Millisecond) // one to take over, one to take, half of the one to stop
+		emit(t, r.store, []string{"a"}, rows("l", 1)...)
+		pass(10 * time.Second)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
