@@ -268,6 +268,9 @@ func (e *Engine) note(change func(*Summary)) {
 // Paused are the proxies that are left alone now, by name.
 func (e *Engine) Paused() map[string]Pause { return e.health.pauses(e.now()) }
 
+// SinkPauses are the sinks that are taken for down now, by name.
+func (e *Engine) SinkPauses() map[string]delivery.Pause { return e.outbox.Pauses() }
+
 // countLeft notes how many jobs of these sources have work ahead, how many of
 // their runs this one has left held, and what became of the events.
 func (e *Engine) countLeft() error {

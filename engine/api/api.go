@@ -385,6 +385,8 @@ type SinkStatus struct {
 	OldestPending *time.Time `json:"oldest_pending"` // when the first of the pending events was committed; null: there is none
 	Stopped       *time.Time `json:"stopped"`        // since when it wants nothing more; null: it is not stopped
 	StopReason    string     `json:"stop_reason,omitempty"`
+	Paused        string     `json:"paused,omitempty"` // why it is taken for down; "": it is not, or no run goes on
+	PausedUntil   *time.Time `json:"paused_until,omitempty"`
 }
 
 // ProxyStatus is one configured proxy. Whether it is paused is known while a

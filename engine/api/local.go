@@ -12,6 +12,7 @@ import (
 
 	"semel/engine"
 	"semel/engine/config"
+	"semel/engine/delivery"
 	"semel/engine/intake"
 	"semel/storage"
 )
@@ -49,6 +50,8 @@ type Offer func(ctx context.Context, source string, from, to time.Time, bad func
 type Engine interface {
 	// Paused are the proxies that are left alone for now, by name.
 	Paused() map[string]engine.Pause
+	// SinkPauses are the sinks that are taken for down, by name.
+	SinkPauses() map[string]delivery.Pause
 	// HeldHosts are the hosts that are left alone for now, by name.
 	HeldHosts() map[string]engine.Hold
 	// Waits says what a pending job waits for; "": nothing is known.

@@ -16,6 +16,7 @@ import (
 
 	"semel/engine"
 	"semel/engine/config"
+	"semel/engine/delivery"
 	"semel/engine/intake"
 	"semel/parser"
 	"semel/storage"
@@ -385,8 +386,11 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-func (pauses) FullSince() time.Time                      { return time.Time{} }
-func (pauses) HeldHosts() map[string]engine.Hold         { return nil }
+func (pauses) FullSince() time.Time              { return time.Time{} }
+func (pauses) HeldHosts() map[string]engine.Hold { return nil }
+func (pauses) SinkPauses() map[string]delivery.Pause {
+	return map[string]delivery.Pause{"down": {Reason: "status 503", Until: time.Date(2026, 5, 1, 3, 0, 0, 0, time.UTC)}}
+}
 func (pauses) Waits(source, host, country string) string { return "" }
 
 // held is an engine that leaves a host alone.

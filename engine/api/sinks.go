@@ -25,6 +25,7 @@ func (l *Local) addSinks(tx *storage.Tx, s *Status) error {
 		name := l.Config.Sinks[i].Name
 		s.Outbox[name] = s.Outbox[name] // one that never had an event is a sink as well
 	}
+	l.addSinkPauses(s)
 	counters := tx.Counters("")
 	for _, name := range slices.Sorted(maps.Keys(s.Outbox)) {
 		status := s.Outbox[name]
@@ -37,6 +38,17 @@ func (l *Local) addSinks(tx *storage.Tx, s *Status) error {
 		}
 	}
 	return nil
+}
+
+func (l *Local) addSinkPauses(s *Status) {
+	if l.Engine == nil {
+		return
+	}
+	for name, pause := range l.Engine.SinkPauses() {
+		status := s.Outbox[name]
+		status.Paused, status.PausedUntil = pause.Reason, when(pause.Until)
+		s.Outbox[name] = status
+	}
 }
 
 // complete adds what no counter says.
@@ -75,6 +87,8 @@ func (l *Local) sinkWarnings(name string, s SinkStatus, ambiguous trend, now tim
 		}
 	case s.Stopped != nil:
 		list = append(list, fmt.Sprintf("it has wanted nothing more since %s (%s), and %d events wait: ask its owner, then semel outbox retry --sink %s starts it again, or take it out of the config", s.Stopped.UTC().Format(time.RFC3339), s.StopReason, s.Pending, name))
+	case s.Paused != "":
+		list = append(list, fmt.Sprintf("it is paused since its deliveries fail (%s), and %d events wait: look whether it is up; no attempt is burnt meanwhile", s.Paused, s.Pending))
 	case s.OldestPending != nil && now.Sub(*s.OldestPending) > oldEvent:
 		list = append(list, l.oldWarning(name, s))
 	}

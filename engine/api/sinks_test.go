@@ -31,6 +31,7 @@ func TestSinkWarnings(t *testing.T) {
 		{"some wait", "a", waits, trend{}, false, ""},
 		{"for long, and nobody sends them", "a", old, trend{}, false, "3 events wait, the first of them committed at 2026-04-23T13:59:59Z: no semel run goes on"},
 		{"for long", "a", old, trend{}, true, "it is down, refuses some, or is slower than they come: semel outbox list --sink a says why"},
+		{"paused", "a", SinkStatus{Pending: 3, OldestPending: old.OldestPending, Paused: "status 503"}, trend{}, true, "it is paused since its deliveries fail (status 503), and 3 events wait: look whether it is up"},
 		{"stopped", "a", stop, trend{}, true, "it has wanted nothing more since 2026-04-23T14:00:00Z (status 410), and 3 events wait: ask its owner, then semel outbox retry --sink a starts it again"},
 		{"dead", "a", SinkStatus{Dead: 2}, trend{}, true, "2 events were given up: semel outbox list --sink a --state dead says why; semel outbox retry --sink a sends"},
 		{"gone with events", "gone", old, trend{}, true, "3 events wait, but the sink is not in the config: they are kept and not sent; put it back, or give them up: semel outbox discard --sink gone --pending"},
@@ -86,6 +87,7 @@ func TestSinkStatus(t *testing.T) {
 		first = e.Timestamp
 		return tx.StopSink("b", "status 410")
 	})
+	l.Engine = pauses{}
 	s, err := client(t, NewHandler(l, "")).Status(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +96,7 @@ func TestSinkStatus(t *testing.T) {
 	want := map[string]SinkStatus{
 		"a":   {Pending: 2, Delivered: 1, Ambiguous: 1, Dead: 1, Retried: 1, OldestPending: &first},
 		"b":   {Pending: 4, Dead: 1, Retried: 1, OldestPending: s.Outbox["b"].OldestPending, Stopped: &stoppedAt, StopReason: "status 410"},
-		"new": {},
+		"new": {}, "down": {Paused: "status 503", PausedUntil: s.Outbox["down"].PausedUntil},
 	}
 	if diff := cmp.Diff(want, s.Outbox); diff != "" {
 		t.Errorf("outbox (-want +got):\n%s", diff)

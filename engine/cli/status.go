@@ -24,8 +24,8 @@ multiplier), bytes and cost per complete job, recovered leases, how long attempt
 take beside the lease and the timeout, retries and failures by category, and
 warnings with their likely cause; for each proxy what went through it today (UTC)
 and in all, beside its budget and price; for each sink the events that wait for it
-and what became of its deliveries. While semel run goes on, also which proxies are
-paused, why and until when.
+and what became of its deliveries. While semel run goes on, also which proxies and
+sinks are paused, why and until when.
 
 With --estimate, also the bytes, the cost and the days of budget that N more
 targets of each source would take if they are like those before, retries and
@@ -90,6 +90,9 @@ func (a *app) sinkText(name string, s api.SinkStatus) {
 	a.row("events", "%d pending, %d delivered, %d deduplicated, %d ambiguous, %d dead", s.Pending, s.Delivered, s.Deduplicated, s.Ambiguous, s.Dead)
 	if s.Retried > 0 {
 		a.row("retries", "%d", s.Retried)
+	}
+	if s.Paused != "" {
+		a.row("paused", "until %s: %s", timeText(s.PausedUntil), plain(s.Paused))
 	}
 	if s.Stopped != nil {
 		a.row("stopped", "since %s: %s", timeText(s.Stopped), plain(s.StopReason))

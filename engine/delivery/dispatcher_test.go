@@ -182,8 +182,11 @@ func TestASinkThatIsDownIsPaused(t *testing.T) {
 		r := setup(t, sink("a", 1, c))
 		up = time.Now().Add(20 * time.Second)
 		emit(t, r.store, []string{"a"}, rows("k", 100)...)
-		_, stop := r.start()
+		d, stop := r.start()
 		pass(19 * time.Second)
+		if p := d.Pauses()["a"]; p.Reason != "503" || !p.Until.Equal(up.Add(11*time.Second)) {
+			t.Errorf("pause %+v", p)
+		}
 		// Five in a row, and probes after 1, 2, 4 and 8 s more.
 		wantNames(t, "before", c.all, "k0=1", "k1=1", "k2=1", "k3=1", "k4=1", "k5=1", "k6=1", "k7=1", "k8=1")
 		for name, tries := range map[string]uint32{"k4=1": 1, "k5=1": 0, "k8=1": 0} {
@@ -194,6 +197,9 @@ func TestASinkThatIsDownIsPaused(t *testing.T) {
 		pass(20 * time.Second) // the probe after 16 s more opens it
 		if len(c.got) != 99 {
 			t.Errorf("%d events arrived", len(c.got))
+		}
+		if p := d.Pauses(); len(p) != 0 {
+			t.Errorf("pauses %+v of a sink that is back", p)
 		}
 		if err := stop(); err != nil {
 			t.Fatal(err)

@@ -60,6 +60,7 @@ type lane struct {
 
 	delivered, dead atomic.Int64
 	reason          atomic.Pointer[string] // for why
+	pause           atomic.Pointer[Pause]  // for Pauses; nil: there is none
 }
 
 func newLane(opts *Options, s *Sink) *lane {

@@ -96,6 +96,7 @@ func (l *lane) tellWhy() {
 		reason = l.health.reason
 	}
 	l.reason.Store(&reason)
+	l.tellPause()
 }
 
 // why says why events wait for the sink.
