@@ -22,8 +22,9 @@ func (l *Local) addSinks(tx *storage.Tx, s *Status) error {
 		}
 	}
 	for i := range l.Config.Sinks {
-		name := l.Config.Sinks[i].Name
-		s.Outbox[name] = s.Outbox[name] // one that never had an event is a sink as well
+		if name := l.Config.Sinks[i].Name; s.Outbox[name] == (SinkStatus{}) { // it never had an event
+			s.Outbox[name] = SinkStatus{}
+		}
 	}
 	l.addSinkPauses(s)
 	counters := tx.Counters("")
