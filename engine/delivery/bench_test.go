@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -16,36 +15,8 @@ import (
 	"semel/storage/storagetest"
 )
 
-// poster is the least transport that speaks HTTP.
-type poster struct {
-	url    string
-	client *http.Client
-}
-
-func (p *poster) Deliver(ctx context.Context, events []*storage.Event) []Result {
-	fail := []Result{{Outcome: storage.OutcomeAmbiguous, Reason: "no answer"}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(AppendJSON(nil, events[0])))
-	if err != nil {
-		return fail
-	}
-	resp, err := p.client.Do(req)
-	if err != nil {
-		return fail
-	}
-	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusNoContent {
-		return fail
-	}
-	return []Result{ok}
-}
-
-func (p *poster) Close() error {
-	p.client.CloseIdleConnections()
-	return nil
-}
-
-// BenchmarkDeliver brings 10,000 events to a consumer over HTTP on loopback, 16 at
-// a time, from a store that is synced as a run opens it.
+// BenchmarkDeliver brings 10,000 events to a webhook on loopback, 16 at a time,
+// from a store that is synced as a run opens it.
 func BenchmarkDeliver(b *testing.B) {
 	const events = 10_000
 	for b.Loop() {
@@ -60,7 +31,7 @@ func BenchmarkDeliver(b *testing.B) {
 		for i := range events / 500 {
 			emit(b, s, []string{"a"}, rows(fmt.Sprintf("k%d-", i), 500)...)
 		}
-		to := &poster{server.URL, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
+		to := hook(b, server.URL, func(o *WebhookOptions) { o.InFlight = 16 })
 		d := New(Options{
 			Store: s, Update: s.Update, Sinks: []Sink{sink("a", 16, to)},
 			Log: slog.New(slog.DiscardHandler), Now: time.Now, Grace: time.Second,
