@@ -95,7 +95,7 @@ func commandResult(ctx context.Context, state *os.ProcessState, err error, said 
 	case !state.Exited():
 		r.Outcome = storage.OutcomeAmbiguous
 	case state.ExitCode() == exitTryAgain:
-		r.Reason += ", try again"
+		r.Reason, r.Passing = r.Reason+", try again", true
 	}
 	if said != "" {
 		r.Reason += ": " + said

@@ -109,6 +109,12 @@ func TestCommandEnds(t *testing.T) {
 			t.Errorf("%s: %q, want %q", test.script, reason, test.reason)
 		}
 	}
+	for code, passing := range map[int]bool{1: false, exitTryAgain: true} {
+		c, _, _ := script(t, fmt.Sprint("exit ", code))
+		if r := c.Deliver(t.Context(), numbered(0, 1))[0]; r.Passing != passing {
+			t.Errorf("exit %d: %+v", code, r)
+		}
+	}
 	for _, program := range []string{"./none", "semel-none", "./folder"} {
 		c := NewCommand(t.TempDir(), []string{program})
 		if reason := deliver(t, c, numbered(0, 1), storage.OutcomeAgain); !strings.HasPrefix(reason, "starting the command: ") {

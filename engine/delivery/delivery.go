@@ -23,7 +23,7 @@ type Sink struct {
 // Limits bound the deliveries of an event. After either it is dead, and waits
 // for a person.
 type Limits struct {
-	Attempts int           // deliveries that count: those while the sink was known to be down do not
+	Attempts int           // deliveries that count: those while the sink was down, or said that it would do better later, do not
 	Time     time.Duration // from the first one
 }
 
@@ -47,6 +47,7 @@ type Result struct {
 	Reason     string        // why it is no success, for people; no secrets
 	RetryAfter time.Duration // what the sink asked all to wait; 0: nothing
 	Stop       bool          // the sink wants nothing more, ever
+	Passing    bool          // the sink says that it will do better later: only Limits.Time counts
 }
 
 // AppendJSON appends an event as all sinks get it: {id, type, timestamp, data}.

@@ -73,6 +73,27 @@ func TestLaterEventsOfAKeyWaitForARetry(t *testing.T) {
 	})
 }
 
+// TestWhatPassesBurnsNoAttempt: a sink that asks for patience gets it, beyond the
+// limit of attempts.
+func TestWhatPassesBurnsNoAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &consumer{answer: func(_ context.Context, _ string, try int) Result {
+			if try < 4 {
+				return Result{Outcome: storage.OutcomeAgain, Reason: "429", Passing: true}
+			}
+			return ok
+		}}
+		a := sink("a", 1, c)
+		a.Limits.Attempts = 2
+		r := setup(t, a)
+		emit(t, r.store, []string{"a"}, versions("x", 1)...)
+		r.once()
+		if d := r.dispatch("a", "x=1"); d.State != storage.DispatchDelivered || d.Tries != 1 || len(c.all) < 4 {
+			t.Errorf("after %d deliveries: %+v", len(c.all), d)
+		}
+	})
+}
+
 func TestADeadEventNoLongerHoldsItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &consumer{answer: failing(again, "x=1")}

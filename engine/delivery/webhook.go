@@ -172,7 +172,7 @@ func (w *Webhook) judge(resp *http.Response, now time.Time) Result {
 	case http.StatusGone:
 		r.Stop = true
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		r.RetryAfter = retryafter.Parse(resp.Header, now)
+		r.RetryAfter, r.Passing = retryafter.Parse(resp.Header, now), true
 	case http.StatusBadGateway, http.StatusGatewayTimeout: // of somebody in between, who may have passed it on
 		r.Outcome = storage.OutcomeAmbiguous
 	}

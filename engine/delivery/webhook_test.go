@@ -163,7 +163,7 @@ func TestNewSigner(t *testing.T) {
 func TestWebhookAnswers(t *testing.T) {
 	again := func(reason string) Result { return Result{Outcome: storage.OutcomeAgain, Reason: reason} }
 	held := func(reason string, wait time.Duration) Result {
-		return Result{Outcome: storage.OutcomeAgain, Reason: reason, RetryAfter: wait}
+		return Result{Outcome: storage.OutcomeAgain, Reason: reason, RetryAfter: wait, Passing: true}
 	}
 	unsure := func(reason string) Result { return Result{Outcome: storage.OutcomeAmbiguous, Reason: reason} }
 	delivered, deduplicated := Result{Outcome: storage.OutcomeDelivered}, Result{Outcome: storage.OutcomeDeduplicated}
@@ -196,14 +196,14 @@ func TestWebhookAnswers(t *testing.T) {
 		{504, "", "", unsure("it answered 504 Gateway Timeout")},
 		{599, "", "", again("it answered 599")},
 		{500, "Retry-After: 60", "", again("it answered 500 Internal Server Error")},
-		{503, "", "", again("it answered 503 Service Unavailable")},
+		{503, "", "", held("it answered 503 Service Unavailable", 0)},
 		{503, "Retry-After: 60", "", held("it answered 503 Service Unavailable", time.Minute)},
 		{429, "Retry-After: 60", "", held("it answered 429 Too Many Requests", time.Minute)},
 		{429, "Retry-After: 7200", "", held("it answered 429 Too Many Requests", 2*time.Hour)},
-		{429, "Retry-After: -1", "", again("it answered 429 Too Many Requests")},
-		{429, "Retry-After: soon", "", again("it answered 429 Too Many Requests")},
+		{429, "Retry-After: -1", "", held("it answered 429 Too Many Requests", 0)},
+		{429, "Retry-After: soon", "", held("it answered 429 Too Many Requests", 0)},
 		{429, "Retry-After: Fri, 01 Jan 2100 00:00:00 GMT", "", held("it answered 429 Too Many Requests", retryafter.Max)},
-		{429, "Retry-After: Fri, 01 Jan 2010 00:00:00 GMT", "", again("it answered 429 Too Many Requests")},
+		{429, "Retry-After: Fri, 01 Jan 2010 00:00:00 GMT", "", held("it answered 429 Too Many Requests", 0)},
 		{301, "", "", again("it answered 301 Moved Permanently")},
 		{304, "", "", again("it answered 304 Not Modified")},
 		{307, "Location: https://other.example:8443/secret?x=y", "gone there",
