@@ -81,7 +81,7 @@ func (c *compiler) compileRows(r *Rules) {
 	if !ok {
 		return
 	}
-	if name != "css" && name != "xpath" && name != "json" && name != "jsonld" {
+	if !slices.Contains([]string{"css", "xpath", "json", "jsonld", embedded}, name) {
 		c.faultf("rows."+name, "", "cannot give rows; css, xpath, json and jsonld can")
 		return
 	}
@@ -108,18 +108,35 @@ func (r *Rule) selectorNames() []string {
 	return set
 }
 
-// selectorName gives the one selector that r has.
-func (c *compiler) selectorName(path string, r *Rule) (string, bool) {
+// embedded is the selector of a Rule that has JSON beside the place on the page
+// where the JSON value stands.
+const embedded = "json within the page"
+
+// selector is the name of the one selector that r has, or embedded; "" where
+// the rule is at fault.
+func (r *Rule) selector() string {
 	names := r.selectorNames()
-	switch len(names) {
-	case 1:
-		return names[0], true
-	case 0:
-		c.faultf(path, "", "needs one of css, xpath, json, jsonld, meta, regex, const, var")
-	default:
-		c.faultf(path, strings.Join(names, ", "), "must have one selector only")
+	switch {
+	case len(names) == 1:
+		return names[0]
+	case len(names) == 2 && r.JSON != "" && (r.CSS != "" || r.XPath != "" || r.Regex != ""):
+		return embedded
 	}
-	return "", false
+	return ""
+}
+
+// selectorName is r's selector, false after a fault.
+func (c *compiler) selectorName(path string, r *Rule) (string, bool) {
+	name := r.selector()
+	if name == "" {
+		names := r.selectorNames()
+		if len(names) == 0 {
+			c.faultf(path, "", "needs one of css, xpath, json, jsonld, meta, regex, const, var")
+		} else {
+			c.faultf(path, strings.Join(names, ", "), "must have one selector only, or json beside one of css, xpath and regex")
+		}
+	}
+	return name, name != ""
 }
 
 // selectorOptions are what a field says about its selector.
@@ -141,6 +158,8 @@ func (c *compiler) compileSelector(path, name string, r *Rule, o selectorOptions
 	case "xpath":
 		source = r.XPath
 		sel, err = compileXPath(source, o.attr)
+	case embedded:
+		return c.compileEmbedded(path, r, o)
 	case "json":
 		source = r.JSON
 		sel, err = compileJQ(source)
@@ -163,6 +182,27 @@ func (c *compiler) compileSelector(path, name string, r *Rule, o selectorOptions
 		return nil
 	}
 	return sel
+}
+
+// compileEmbedded compiles a JSON beside the place where its value stands.
+func (c *compiler) compileEmbedded(path string, r *Rule, o selectorOptions) selector {
+	jq, err := compileJQ(r.JSON)
+	if err != nil {
+		c.fault(path+".json", r.JSON, err)
+	}
+	if r.Regex != "" {
+		re, err := compileRegex(r.Regex)
+		switch {
+		case err != nil:
+			c.fault(path+".regex", r.Regex, err)
+		case re.re.NumSubexp() > 0:
+			c.faultf(path+".regex", r.Regex, "has no use for a group beside json: the JSON value begins behind the whole match; write (?: for (")
+		}
+		return &assignedJSON{re, jq}
+	}
+	place := Rule{CSS: r.CSS, XPath: r.XPath}
+	sel := c.compileSelector(path, place.selectorNames()[0], &place, selectorOptions{attr: o.attr})
+	return &elementJSON{sel, jq}
 }
 
 func compileConst(v any) (selector, error) {
@@ -202,7 +242,7 @@ func (c *compiler) compileField(f *Field) field {
 	if one {
 		c.checkPlace(path, name, f)
 		out.sel = c.compileSelector(path, name, &f.Rule, selectorOptions{f.Attr, f.Many, f.Type == "object" && !f.Many})
-		out.ownURL = name == "json" || name == "const" || name == "var" || c.rowsAreJSON() && f.Step == ""
+		out.ownURL = c.ownURL(name, f)
 	}
 	if ok {
 		before := len(c.faults)
@@ -215,29 +255,46 @@ func (c *compiler) compileField(f *Field) field {
 	return out
 }
 
-func (c *compiler) rowsAreJSON() bool { return c.spec.Rows != nil && c.spec.Rows.JSON != "" }
+// ownURL reports whether a link that the selector called name finds is of no
+// HTML page.
+func (c *compiler) ownURL(name string, f *Field) bool {
+	switch name {
+	case "const", "var":
+		return true
+	case "json":
+		return c.rowsName() != embedded || f.Step != ""
+	}
+	return c.rowsName() == "json" && f.Step == ""
+}
+
+// rowsName is the selector of the rows, "" where there are none.
+func (c *compiler) rowsName() string {
+	if c.spec.Rows == nil {
+		return ""
+	}
+	return c.spec.Rows.selector()
+}
 
 // checkPlace refuses selectors that have nothing to look in.
 func (c *compiler) checkPlace(path, name string, f *Field) {
-	if f.Attr != "" && name != "css" && name != "xpath" {
+	if f.Attr != "" && f.CSS == "" && f.XPath == "" {
 		c.faultf(path+".attr", f.Attr, "fits css and xpath only")
 	}
-	if f.Type == "object" && name != "json" && name != "jsonld" && name != "const" {
+	if f.Type == "object" && name != "json" && name != embedded && name != "jsonld" && name != "const" {
 		c.faultf(path+".type", f.Type, "fits json, jsonld and const only")
 	}
-	if c.spec.Rows == nil || f.Step != "" { // a step's page has no rows
+	rows := c.rowsName()
+	if rows == "" || f.Step != "" { // a step's page has no rows
 		return
 	}
-	rows := c.spec.Rows.selectorNames()
-	if len(rows) != 1 {
-		return
-	}
-	html := rows[0] == "css" || rows[0] == "xpath"
+	html := rows == "css" || rows == "xpath"
 	switch {
 	case html && name == "json":
 		c.faultf(path+".json", f.JSON, "rows are elements, which have no JSON value")
-	case !html && (name == "css" || name == "xpath"):
-		c.faultf(path+"."+name, f.CSS+f.XPath, "rows are JSON values, which have no elements")
+	case !html && f.CSS != "":
+		c.faultf(path+".css", f.CSS, "rows are JSON values, which have no elements")
+	case !html && f.XPath != "":
+		c.faultf(path+".xpath", f.XPath, "rows are JSON values, which have no elements")
 	}
 }
 

@@ -25,7 +25,7 @@ var errJQSteps = errors.New("too many steps")
 // jqSelector finds the results of a jq expression.
 type jqSelector struct{ code *gojq.Code }
 
-func compileJQ(text string) (selector, error) {
+func compileJQ(text string) (*jqSelector, error) {
 	q, err := gojq.Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("not a jq expression: %w", err)
@@ -73,18 +73,25 @@ func (j *jqSelector) find(s *scope, yield func(match) bool) error {
 	if err != nil {
 		return err
 	}
-	steps := jqSteps + jqStepsPerByte*len(s.page.in.Body)
+	_, err = j.run(s.page, in, yield)
+	return err
+}
+
+// run calls yield for the expression's results over in; it says false when
+// yield does.
+func (j *jqSelector) run(p *page, in any, yield func(match) bool) (bool, error) {
+	steps := jqSteps + jqStepsPerByte*len(p.in.Body)
 	iter := j.code.RunWithContext(&stepContext{context.Background(), steps}, in)
 	for {
 		v, ok := iter.Next()
 		if !ok {
-			return nil
+			return true, nil
 		}
 		if err, ok := v.(error); ok {
-			return jqError(err, steps)
+			return false, jqError(err, steps)
 		}
 		if v != nil && !yield(match{value: v, json: true}) {
-			return nil
+			return false, nil
 		}
 	}
 }

@@ -24,6 +24,8 @@ type page struct {
 	source *string
 	base   *url.URL // of links on an HTML page
 	exprs  map[string]*xpath.Expr
+
+	embedded map[string]embeddedJSON // by the text that holds the value
 }
 
 // addSteps makes a page of each of the steps that fields name.

@@ -20,7 +20,10 @@ type Spec struct {
 	Links []string
 }
 
-// Rule says where a value stands. Exactly one of its selectors is set.
+// Rule says where a value stands. Exactly one of its selectors is set, or JSON
+// beside one of CSS, XPath and Regex, which then says where on the page the
+// JSON value stands: it is the whole text of the element or attribute, or
+// begins behind what Regex matches and ends where it ends itself.
 //
 // In a record of Rows, CSS, XPath and Regex look inside the row's element and
 // JSON inside the row's value; JSONLD does where Rows is JSONLD too, and else

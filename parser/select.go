@@ -181,7 +181,7 @@ func (m *metaSelector) names(n *html.Node) bool {
 // references and all. A match in which the first group took no part is none.
 type regexSelector struct{ re *regexp.Regexp }
 
-func compileRegex(text string) (selector, error) {
+func compileRegex(text string) (*regexSelector, error) {
 	re, err := regexp.Compile(text)
 	if err != nil {
 		return nil, fmt.Errorf("not a regular expression: %w", err)
