@@ -99,7 +99,7 @@ func (r *Rule) selectorNames() []string {
 		set  bool
 	}{
 		{"css", r.CSS != ""}, {"xpath", r.XPath != ""}, {"json", r.JSON != ""}, {"jsonld", r.JSONLD != ""},
-		{"meta", r.Meta != ""}, {"regex", r.Regex != ""}, {"const", r.Const != nil}, {"var", r.Var != ""},
+		{"microdata", r.Microdata != ""}, {"meta", r.Meta != ""}, {"regex", r.Regex != ""}, {"const", r.Const != nil}, {"var", r.Var != ""},
 	} {
 		if s.set {
 			set = append(set, s.name)
@@ -131,7 +131,7 @@ func (c *compiler) selectorName(path string, r *Rule) (string, bool) {
 	if name == "" {
 		names := r.selectorNames()
 		if len(names) == 0 {
-			c.faultf(path, "", "needs one of css, xpath, json, jsonld, meta, regex, const, var")
+			c.faultf(path, "", "needs one of css, xpath, json, jsonld, microdata, meta, regex, const, var")
 		} else {
 			c.faultf(path, strings.Join(names, ", "), "must have one selector only, or json beside one of css, xpath and regex")
 		}
@@ -148,6 +148,9 @@ type selectorOptions struct {
 
 // compileSelector compiles the selector of r called name; nil after a fault.
 func (c *compiler) compileSelector(path, name string, r *Rule, o selectorOptions) selector {
+	if r.Schema != "" && name != "jsonld" && name != "microdata" {
+		c.faultf(path+".schema", r.Schema, "fits jsonld and microdata only")
+	}
 	var sel selector
 	var err error
 	var source string
@@ -165,7 +168,10 @@ func (c *compiler) compileSelector(path, name string, r *Rule, o selectorOptions
 		sel, err = compileJQ(source)
 	case "jsonld":
 		source = r.JSONLD
-		sel, err = compileJSONLD(source, o.all, o.keep)
+		sel, err = compileJSONLD(source, r.Schema, o)
+	case "microdata":
+		source = r.Microdata
+		sel, err = compileMicrodata(source, r.Schema)
 	case "meta":
 		sel = &metaSelector{strings.TrimSpace(r.Meta)}
 	case "regex":
@@ -275,6 +281,11 @@ func (c *compiler) rowsName() string {
 	return c.spec.Rows.selector()
 }
 
+// elementSelectors are the selectors of r that look in elements.
+func (r *Rule) elementSelectors() map[string]string {
+	return map[string]string{"css": r.CSS, "xpath": r.XPath, "microdata": r.Microdata}
+}
+
 // checkPlace refuses selectors that have nothing to look in.
 func (c *compiler) checkPlace(path, name string, f *Field) {
 	if f.Attr != "" && f.CSS == "" && f.XPath == "" {
@@ -288,13 +299,13 @@ func (c *compiler) checkPlace(path, name string, f *Field) {
 		return
 	}
 	html := rows == "css" || rows == "xpath"
-	switch {
-	case html && name == "json":
+	if html && name == "json" {
 		c.faultf(path+".json", f.JSON, "rows are elements, which have no JSON value")
-	case !html && f.CSS != "":
-		c.faultf(path+".css", f.CSS, "rows are JSON values, which have no elements")
-	case !html && f.XPath != "":
-		c.faultf(path+".xpath", f.XPath, "rows are JSON values, which have no elements")
+	}
+	for name, text := range f.elementSelectors() {
+		if text != "" && !html {
+			c.faultf(path+"."+name, text, "rows are JSON values, which have no elements")
+		}
 	}
 }
 

@@ -44,7 +44,7 @@ func TestCompileFieldFaults(t *testing.T) {
 		field Field
 		want  string // the beginning of the fault, and of no other
 	}{
-		{Field{}, "fields.x: needs one of css, xpath, json, jsonld, meta, regex, const, var"},
+		{Field{}, "fields.x: needs one of css, xpath, json, jsonld, microdata, meta, regex, const, var"},
 		{Field{Rule: Rule{CSS: "p", Var: "v"}}, `fields.x: must have one selector only, or json beside one of css, xpath and regex (got "css, var")`},
 		{Field{Rule: Rule{CSS: "p", XPath: "//p", JSON: "."}}, "fields.x: must have one selector only"},
 		{Field{Rule: Rule{Meta: "p", JSON: "."}}, "fields.x: must have one selector only"},
@@ -67,6 +67,11 @@ func TestCompileFieldFaults(t *testing.T) {
 		{Field{Rule: Rule{JSON: "if . then localtime else 1 end"}}, "fields.x.json: localtime is not allowed"},
 		{Field{Rule: Rule{JSONLD: "a..b"}}, "fields.x.jsonld: not a path of names"},
 		{Field{Rule: Rule{JSONLD: "a. b"}}, "fields.x.jsonld: not a path of names"},
+		{Field{Rule: Rule{Microdata: "a.b."}}, "fields.x.microdata: not a path of names"},
+		{Field{Rule: Rule{Microdata: "a", CSS: "b"}}, "fields.x: must have one selector only"},
+		{Field{Rule: Rule{CSS: "a", Schema: "Product"}}, "fields.x.schema: fits jsonld and microdata only"},
+		{Field{Rule: Rule{JSON: ".a", CSS: "b", Schema: "Product"}}, "fields.x.schema: fits jsonld and microdata only"},
+		{Field{Rule: Rule{Microdata: "a"}, Type: "object"}, "fields.x.type: fits json, jsonld and const only"},
 		{Field{Rule: Rule{Regex: "("}}, "fields.x.regex: not a regular expression: "},
 		{Field{Rule: Rule{Const: []string{"a"}}}, "fields.x.const: must be a string, a boolean or a number"},
 		{Field{Rule: Rule{Const: math.NaN()}}, "fields.x.const: cannot be written as JSON"},
@@ -127,6 +132,8 @@ func TestCompileSpecFaults(t *testing.T) {
 		{Spec{Rows: rows, Key: "{a}", Fields: []Field{{Name: "x", Rule: Rule{JSON: "."}}}}, []string{"fields.x.json: rows are elements"}},
 		{Spec{Rows: &Rule{JSON: "."}, Key: "{a}", Fields: []Field{{Name: "x", Rule: Rule{XPath: "a"}}}}, []string{"fields.x.xpath: rows are JSON values"}},
 		{Spec{Rows: &Rule{JSONLD: "a"}, Key: "{a}", Fields: []Field{{Name: "x", Rule: Rule{CSS: "a"}}}}, []string{"fields.x.css: rows are JSON values"}},
+		{Spec{Rows: &Rule{JSON: "."}, Key: "{a}", Fields: []Field{{Name: "x", Rule: Rule{Microdata: "a"}}}}, []string{"fields.x.microdata: rows are JSON values"}},
+		{Spec{Rows: &Rule{Microdata: "a"}, Key: "{a}"}, []string{"rows.microdata: cannot give rows"}},
 		{Spec{Rows: &Rule{CSS: "b", JSON: "."}, Key: "{a}", Fields: []Field{{Name: "x", Rule: Rule{CSS: "a"}}}}, []string{"fields.x.css: rows are JSON values"}},
 		{Spec{Rows: &Rule{Regex: "b", JSON: "."}, Key: "{a}", Fields: []Field{{Name: "x", Rule: Rule{XPath: "a", JSON: "."}}}}, []string{"fields.x.xpath: rows are JSON values"}},
 		{Spec{Key: "a}"}, []string{`key: has a "}" without "{"`}},

@@ -51,6 +51,8 @@ func canonicalRule(r *Rule) map[string]any {
 	setText(form, "xpath", r.XPath)
 	setText(form, "json", r.JSON)
 	setText(form, "jsonld", r.JSONLD)
+	setText(form, "microdata", r.Microdata)
+	setText(form, "schema", schemaType(r.Schema))
 	setText(form, "meta", strings.TrimSpace(r.Meta))
 	setText(form, "regex", r.Regex)
 	setText(form, "var", r.Var)

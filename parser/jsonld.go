@@ -2,6 +2,7 @@ package parser
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -19,19 +20,29 @@ type linkedData struct {
 // leads anywhere. Blocks that are not JSON are passed over, since pages carry
 // broken ones beside good ones; a required field names them.
 type jsonldSelector struct {
-	path []string
-	all  bool // every element of an array on the way, not only the first
-	keep bool // an array at the end is the value itself
+	path   []string
+	schema string // type of the node that the path starts from; "": any
+	all    bool   // every element of an array on the way, not only the first
+	keep   bool   // an array at the end is the value itself
 }
 
-func compileJSONLD(text string, all, keep bool) (selector, error) {
+func compileJSONLD(text, schema string, o selectorOptions) (selector, error) {
+	path, err := splitPath(text)
+	if err != nil {
+		return nil, err
+	}
+	return &jsonldSelector{path, schemaType(schema), o.all, o.keep}, nil
+}
+
+// splitPath gives the names of a path such as "offers.price".
+func splitPath(text string) ([]string, error) {
 	path := strings.Split(text, ".")
 	for _, step := range path {
 		if strings.TrimSpace(step) != step || step == "" {
 			return nil, errors.New("not a path of names with single dots between them")
 		}
 	}
-	return &jsonldSelector{path, all, keep}, nil
+	return path, nil
 }
 
 func (j *jsonldSelector) find(s *scope, yield func(match) bool) error {
@@ -40,6 +51,9 @@ func (j *jsonldSelector) find(s *scope, yield func(match) bool) error {
 		return err
 	}
 	for _, node := range nodes {
+		if !j.starts(node) {
+			continue
+		}
 		found := false
 		j.follow(node, j.path, func(v any) bool {
 			found = true
@@ -50,6 +64,23 @@ func (j *jsonldSelector) find(s *scope, yield func(match) bool) error {
 		}
 	}
 	return nil
+}
+
+// starts reports whether the path starts from a node: its @type is a name or a
+// list of names.
+func (j *jsonldSelector) starts(node any) bool {
+	if j.schema == "" {
+		return true
+	}
+	object, _ := node.(map[string]any)
+	types, ok := object["@type"].([]any)
+	if !ok {
+		types = []any{object["@type"]}
+	}
+	return slices.ContainsFunc(types, func(v any) bool {
+		name, _ := v.(string)
+		return schemaType(name) == j.schema
+	})
 }
 
 // linkedNodes are the nodes that paths start from.

@@ -25,18 +25,29 @@ type Spec struct {
 // JSON value stands: it is the whole text of the element or attribute, or
 // begins behind what Regex matches and ends where it ends itself.
 //
-// In a record of Rows, CSS, XPath and Regex look inside the row's element and
-// JSON inside the row's value; JSONLD does where Rows is JSONLD too, and else
+// In a record of Rows, CSS, XPath, Microdata and Regex look inside the row's
+// element and JSON inside the row's value; JSONLD does where Rows is JSONLD too, and else
 // is of the whole page like Meta, Const and Var.
 type Rule struct {
 	CSS    string // CSS selector over descendants; ":scope" alone is the row's own element
 	XPath  string // XPath 1.0 expression: elements, attributes, or a text, number or boolean
 	JSON   string // jq expression over a JSON page; null is no match
 	JSONLD string // dotted path into the page's JSON-LD; arrays give their first element, with Many all; null is no match
-	Meta   string // name, property, itemprop or http-equiv of a <meta> element with content, in any case
-	Regex  string // Go regular expression over the source text; the first group, or the whole match
-	Const  any    // string, bool, int64 or float64; nil: not set
-	Var    string // a variable of the target, or url, final_url, country, window
+
+	// Microdata is a dotted path of itemprops, such as "offers.price". A value is
+	// what stands in content, else what HTML says: the link of a link, the time
+	// of a time, the text of most.
+	Microdata string
+
+	// Schema is the type that JSONLD and Microdata start from: "Product", or with
+	// its address where it is not of schema.org; "": of JSON-LD any node, of
+	// microdata any item that is no property of another.
+	Schema string
+
+	Meta  string // name, property, itemprop or http-equiv of a <meta> element with content, in any case
+	Regex string // Go regular expression over the source text; the first group, or the whole match
+	Const any    // string, bool, int64 or float64; nil: not set
+	Var   string // a variable of the target, or url, final_url, country, window
 }
 
 // Field is one named value of a record: where it stands, what it is made into,

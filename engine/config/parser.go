@@ -59,6 +59,8 @@ func (t *table) rule(r *parser.Rule) {
 	t.filled("xpath", &r.XPath)
 	t.filled("json", &r.JSON)
 	t.filled("jsonld", &r.JSONLD)
+	t.filled("microdata", &r.Microdata)
+	t.filled("schema", &r.Schema)
 	t.filled("meta", &r.Meta)
 	t.filled("regex", &r.Regex)
 	t.filled("var", &r.Var)
