@@ -99,7 +99,7 @@ func (r *Rule) selectorNames() []string {
 		set  bool
 	}{
 		{"css", r.CSS != ""}, {"xpath", r.XPath != ""}, {"json", r.JSON != ""}, {"jsonld", r.JSONLD != ""},
-		{"microdata", r.Microdata != ""}, {"meta", r.Meta != ""}, {"regex", r.Regex != ""}, {"const", r.Const != nil}, {"var", r.Var != ""},
+		{"microdata", r.Microdata != ""}, {"table", r.Table != ""}, {"meta", r.Meta != ""}, {"regex", r.Regex != ""}, {"const", r.Const != nil}, {"var", r.Var != ""},
 	} {
 		if s.set {
 			set = append(set, s.name)
@@ -131,7 +131,7 @@ func (c *compiler) selectorName(path string, r *Rule) (string, bool) {
 	if name == "" {
 		names := r.selectorNames()
 		if len(names) == 0 {
-			c.faultf(path, "", "needs one of css, xpath, json, jsonld, microdata, meta, regex, const, var")
+			c.faultf(path, "", "needs one of css, xpath, json, jsonld, microdata, table, meta, regex, const, var")
 		} else {
 			c.faultf(path, strings.Join(names, ", "), "must have one selector only, or json beside one of css, xpath and regex")
 		}
@@ -172,6 +172,9 @@ func (c *compiler) compileSelector(path, name string, r *Rule, o selectorOptions
 	case "microdata":
 		source = r.Microdata
 		sel, err = compileMicrodata(source, r.Schema)
+	case "table":
+		source = r.Table
+		sel, err = compileTable(source)
 	case "meta":
 		sel = &metaSelector{strings.TrimSpace(r.Meta)}
 	case "regex":
@@ -283,7 +286,7 @@ func (c *compiler) rowsName() string {
 
 // elementSelectors are the selectors of r that look in elements.
 func (r *Rule) elementSelectors() map[string]string {
-	return map[string]string{"css": r.CSS, "xpath": r.XPath, "microdata": r.Microdata}
+	return map[string]string{"css": r.CSS, "xpath": r.XPath, "microdata": r.Microdata, "table": r.Table}
 }
 
 // checkPlace refuses selectors that have nothing to look in.

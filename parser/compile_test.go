@@ -44,7 +44,7 @@ func TestCompileFieldFaults(t *testing.T) {
 		field Field
 		want  string // the beginning of the fault, and of no other
 	}{
-		{Field{}, "fields.x: needs one of css, xpath, json, jsonld, microdata, meta, regex, const, var"},
+		{Field{}, "fields.x: needs one of css, xpath, json, jsonld, microdata, table, meta, regex, const, var"},
 		{Field{Rule: Rule{CSS: "p", Var: "v"}}, `fields.x: must have one selector only, or json beside one of css, xpath and regex (got "css, var")`},
 		{Field{Rule: Rule{CSS: "p", XPath: "//p", JSON: "."}}, "fields.x: must have one selector only"},
 		{Field{Rule: Rule{Meta: "p", JSON: "."}}, "fields.x: must have one selector only"},
@@ -67,6 +67,7 @@ func TestCompileFieldFaults(t *testing.T) {
 		{Field{Rule: Rule{JSON: "if . then localtime else 1 end"}}, "fields.x.json: localtime is not allowed"},
 		{Field{Rule: Rule{JSONLD: "a..b"}}, "fields.x.jsonld: not a path of names"},
 		{Field{Rule: Rule{JSONLD: "a. b"}}, "fields.x.jsonld: not a path of names"},
+		{Field{Rule: Rule{Table: " : "}}, "fields.x.table: must be the text of a header"},
 		{Field{Rule: Rule{Microdata: "a.b."}}, "fields.x.microdata: not a path of names"},
 		{Field{Rule: Rule{Microdata: "a", CSS: "b"}}, "fields.x: must have one selector only"},
 		{Field{Rule: Rule{CSS: "a", Schema: "Product"}}, "fields.x.schema: fits jsonld and microdata only"},

@@ -53,6 +53,7 @@ func canonicalRule(r *Rule) map[string]any {
 	setText(form, "jsonld", r.JSONLD)
 	setText(form, "microdata", r.Microdata)
 	setText(form, "schema", schemaType(r.Schema))
+	setText(form, "table", headerText(r.Table))
 	setText(form, "meta", strings.TrimSpace(r.Meta))
 	setText(form, "regex", r.Regex)
 	setText(form, "var", r.Var)

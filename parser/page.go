@@ -26,6 +26,7 @@ type page struct {
 	exprs  map[string]*xpath.Expr
 
 	embedded map[string]embeddedJSON // by the text that holds the value
+	tables   map[headedKey]*headed   // what has been found in tables
 }
 
 // addSteps makes a page of each of the steps that fields name.

@@ -25,8 +25,8 @@ type Spec struct {
 // JSON value stands: it is the whole text of the element or attribute, or
 // begins behind what Regex matches and ends where it ends itself.
 //
-// In a record of Rows, CSS, XPath, Microdata and Regex look inside the row's
-// element and JSON inside the row's value; JSONLD does where Rows is JSONLD too, and else
+// In a record of Rows, CSS, XPath, Microdata, Table and Regex look inside the
+// row's element and JSON inside the row's value; JSONLD does where Rows is JSONLD too, and else
 // is of the whole page like Meta, Const and Var.
 type Rule struct {
 	CSS    string // CSS selector over descendants; ":scope" alone is the row's own element
@@ -43,6 +43,11 @@ type Rule struct {
 	// its address where it is not of schema.org; "": of JSON-LD any node, of
 	// microdata any item that is no property of another.
 	Schema string
+
+	// Table is the text of a table's header in any case, with or without a colon:
+	// of a column (its cells), of a row (the cells behind it), or a term of a <dl>
+	// (its descriptions). Headers are <th>, the cells of <thead>, and <dt>.
+	Table string
 
 	Meta  string // name, property, itemprop or http-equiv of a <meta> element with content, in any case
 	Regex string // Go regular expression over the source text; the first group, or the whole match

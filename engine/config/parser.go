@@ -61,6 +61,7 @@ func (t *table) rule(r *parser.Rule) {
 	t.filled("jsonld", &r.JSONLD)
 	t.filled("microdata", &r.Microdata)
 	t.filled("schema", &r.Schema)
+	t.filled("table", &r.Table)
 	t.filled("meta", &r.Meta)
 	t.filled("regex", &r.Regex)
 	t.filled("var", &r.Var)
