@@ -1,6 +1,7 @@
 package parser
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -239,7 +240,7 @@ func (c *compiler) compileField(f *Field) field {
 	}
 	out := field{
 		name: f.Name, label: append(appendString(nil, f.Name), ':'),
-		many: f.Many, required: f.Required, step: f.Step,
+		last: f.Last, many: f.Many, join: f.Join, required: f.Required, step: f.Step,
 		decimal: f.Decimal, currency: f.Currency, layout: f.Layout, zone: time.UTC,
 	}
 	typ, ok := typeOf(f.Type)
@@ -250,9 +251,10 @@ func (c *compiler) compileField(f *Field) field {
 	name, one := c.selectorName(path, &f.Rule)
 	if one {
 		c.checkPlace(path, name, f)
-		out.sel = c.compileSelector(path, name, &f.Rule, selectorOptions{f.Attr, f.Many, f.Type == "object" && !f.Many})
+		out.sel = c.compileSelector(path, name, &f.Rule, selectorOptions{f.Attr, f.Many || f.Last || f.Join != "", f.Type == "object" && !f.Many})
 		out.ownURL = c.ownURL(name, f)
 	}
+	c.compileMatches(path, f)
 	if ok {
 		before := len(c.faults)
 		c.compileOptions(path, f, &out)
@@ -262,6 +264,23 @@ func (c *compiler) compileField(f *Field) field {
 		}
 	}
 	return out
+}
+
+// compileMatches checks what a field takes of several matches.
+func (c *compiler) compileMatches(path string, f *Field) {
+	var set []string
+	for _, option := range []struct {
+		name string
+		set  bool
+	}{{"first", f.First}, {"last", f.Last}, {"many", f.Many}, {"join", f.Join != ""}} {
+		if option.set {
+			set = append(set, option.name)
+		}
+	}
+	if len(set) > 1 {
+		c.faultf(path, strings.Join(set, ", "), "must say one way only to take several matches")
+	}
+	c.fits(path+".join", f.Join, cmp.Or(f.Type, "text"), "text")
 }
 
 // ownURL reports whether a link that the selector called name finds is of no

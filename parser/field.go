@@ -14,7 +14,9 @@ type field struct {
 	label    []byte // the name as a JSON key, with its colon
 	sel      selector
 	typ      fieldType
+	last     bool
 	many     bool
+	join     string // "": no join
 	required bool
 	step     string // workflow step whose page is read; "": the last one's
 	ownURL   bool   // links resolve against the final URL alone: the value is of no HTML page
@@ -48,21 +50,50 @@ func (f *field) append(dst []byte, s *scope) ([]byte, cell, error) {
 	if f.many {
 		return f.appendMany(dst, s)
 	}
-	m, found, err := findFirst(f.sel, s)
+	text, found, err := f.single(s)
 	if err != nil {
 		return nil, cell{}, err
 	}
 	if !found {
 		return f.appendMissing(dst, s, "null")
 	}
-	text, err := f.value(s, m)
-	if err != nil {
-		return nil, cell{}, err
-	}
 	if f.required && f.isEmpty(text) {
 		return nil, cell{}, invalid("", "is required, and its text is empty")
 	}
 	return f.typ.encode(dst, f, text), cell{text: text}, nil
+}
+
+// single makes the one canonical text of a field that is not many; false where
+// nothing matches.
+func (f *field) single(s *scope) (text string, found bool, err error) {
+	if f.join != "" {
+		return f.joined(s)
+	}
+	find := findFirst
+	if f.last {
+		find = findLast
+	}
+	m, found, err := find(f.sel, s)
+	if err != nil || !found {
+		return "", false, err
+	}
+	text, err = f.value(s, m)
+	return text, true, err
+}
+
+// joined makes one text of all matches.
+func (f *field) joined(s *scope) (string, bool, error) {
+	matches, err := findAll(f.sel, s)
+	texts := make([]string, len(matches))
+	empty := true
+	for i := 0; i < len(matches) && err == nil; i++ {
+		texts[i], err = f.value(s, matches[i])
+		empty = empty && f.isEmpty(texts[i])
+	}
+	if err != nil || empty {
+		return "", len(matches) > 0, err
+	}
+	return strings.Join(texts, f.join), true, nil
 }
 
 // appendMany appends an array of all matches.

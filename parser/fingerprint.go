@@ -81,6 +81,10 @@ func canonicalField(f *Field) map[string]any {
 	if f.Many {
 		form["many"] = true
 	}
+	if f.Last {
+		form["last"] = true
+	}
+	setText(form, "join", f.Join)
 	if f.Required {
 		form["required"] = true
 	}

@@ -229,6 +229,37 @@ func TestFieldErrors(t *testing.T) {
 	}
 }
 
+// TestSeveralMatches: which of them a field takes.
+func TestSeveralMatches(t *testing.T) {
+	const ld = `<script type="application/ld+json">{"a":["1","2"],"b":[]}</script>`
+	in := Input{Body: []byte(ld + "<i>a</i><i> b c</i><i></i><b></b><b> </b>"), Target: "1"}
+	css := Rule{CSS: "i"}
+	for _, c := range []struct {
+		field Field
+		want  string
+	}{
+		{Field{Rule: css, First: true}, `"a"`},
+		{Field{Rule: css, Last: true}, `""`},
+		{Field{Rule: Rule{CSS: "i:not(:empty)"}, Last: true}, `"b c"`},
+		{Field{Rule: Rule{CSS: "u"}, Last: true}, "null?"},
+		{Field{Rule: Rule{CSS: "u"}, Last: true, Default: "none"}, `"none"`},
+		{Field{Rule: css, Last: true, Required: true}, "!validation: field x: is required, and its text is empty"},
+		{Field{Rule: css, Join: ", "}, `"a, b c, "`},
+		{Field{Rule: css, Join: "|", Map: map[string]string{"a": "x", "b c": "y", "": "z"}}, `"x|y|z"`},
+		{Field{Rule: css, Join: "|", Enum: []string{"a"}}, `!validation: field x: is "b c", which is not in enum (got "b c")`},
+		{Field{Rule: Rule{CSS: "b"}, Join: "|"}, `""`},
+		{Field{Rule: Rule{CSS: "b"}, Join: "|", Required: true}, "!validation: field x: is required, and its text is empty"},
+		{Field{Rule: Rule{CSS: "u"}, Join: "|"}, "null?"},
+		{Field{Rule: Rule{JSONLD: "a"}, Last: true}, `"2"`},
+		{Field{Rule: Rule{JSONLD: "a"}, Join: "+"}, `"1+2"`},
+		{Field{Rule: Rule{JSONLD: "b"}, Join: "+"}, "null?"},
+	} {
+		if got := parseField(t, in, c.field); got != c.want {
+			t.Errorf("%+v gives %s, want %s", c.field, got, c.want)
+		}
+	}
+}
+
 // TestLinkedDataPaths: which element of which block a path means.
 func TestLinkedDataPaths(t *testing.T) {
 	const block = `<script type="application/ld+json">%</script>`

@@ -58,14 +58,18 @@ type Rule struct {
 // Field is one named value of a record: where it stands, what it is made into,
 // what it must hold.
 //
-// Of several matches the first counts unless Many. Map, Enum and Pattern see
+// Of several matches the first counts, as First says, unless Last, Many or Join
+// is set, one of them at most. Map, Enum and Pattern see
 // the folded text that stands on the page, before the type is applied; Min and
 // Max see the value.
 type Field struct {
 	Name string // letters, digits, "_" and "-"; starts with a letter
 	Rule
 	Attr     string            // attribute instead of text (css, xpath); an element without it is no match
+	First    bool              // the first match, as without it
+	Last     bool              // the last match
 	Many     bool              // all matches, as an array
+	Join     string            // all matches in one text, with this between them; for text
 	Type     string            // see Types; "": text
 	Required bool              // missing or empty fails the page
 	Default  any               // used where nothing matches, as text of the type or as its JSON value; nil: none

@@ -30,6 +30,16 @@ func findFirst(sel selector, s *scope) (m match, found bool, err error) {
 	return m, found, err
 }
 
+// findLast gives the last match, if there is one.
+func findLast(sel selector, s *scope) (m match, found bool, err error) {
+	defer recovered(&err)
+	err = sel.find(s, func(next match) bool {
+		m, found = next, true
+		return true
+	})
+	return m, found, err
+}
+
 // findAll gives every match.
 func findAll(sel selector, s *scope) (list []match, err error) {
 	defer recovered(&err)

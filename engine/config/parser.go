@@ -75,7 +75,10 @@ func (t *table) field() parser.Field {
 	f := parser.Field{Name: t.node.name}
 	t.rule(&f.Rule)
 	t.filled("attr", &f.Attr)
+	t.boolean("first", &f.First)
+	t.boolean("last", &f.Last)
 	t.boolean("many", &f.Many)
+	t.text("join", &f.Join)
 	t.oneOf("type", &f.Type, parser.Types...)
 	t.boolean("required", &f.Required)
 	if n := t.get("default"); n != nil {
