@@ -241,7 +241,7 @@ func (c *compiler) compileField(f *Field) field {
 	out := field{
 		name: f.Name, label: append(appendString(nil, f.Name), ':'),
 		last: f.Last, many: f.Many, join: f.Join, required: f.Required, step: f.Step,
-		decimal: f.Decimal, currency: f.Currency, layout: f.Layout, zone: time.UTC,
+		decimal: f.Decimal, pick: f.Pick, money: f.Type == "money", currency: f.Currency, layout: f.Layout, zone: time.UTC,
 	}
 	typ, ok := typeOf(f.Type)
 	if !ok {
@@ -335,10 +335,15 @@ func (c *compiler) checkPlace(path, name string, f *Field) {
 func (c *compiler) compileOptions(path string, f *Field, out *field) {
 	c.fits(path+".currency", f.Currency, f.Type, "money")
 	c.fits(path+".decimal", f.Decimal, f.Type, "integer", "decimal", "money")
+	c.fits(path+".locale", f.Locale, f.Type, "money")
 	c.fits(path+".layout", f.Layout, f.Type, "date", "timestamp")
 	c.fits(path+".timezone", f.Timezone, f.Type, "timestamp")
-	if f.Type == "money" && !regexp.MustCompile(`^[A-Z]{3}$`).MatchString(f.Currency) {
-		c.faultf(path+".currency", f.Currency, "money needs an ISO 4217 code such as USD")
+	c.fits(path+".pick", f.Pick, f.Type, "integer", "decimal", "money")
+	if f.Pick != "" && f.Pick != "min" && f.Pick != "max" {
+		c.faultf(path+".pick", f.Pick, "must be min or max")
+	}
+	if f.Type == "money" {
+		c.compileCurrency(path, f, out)
 	}
 	if f.Decimal != "" && f.Decimal != "." && f.Decimal != "," {
 		c.faultf(path+".decimal", f.Decimal, `must be "." or ","`)
@@ -359,6 +364,29 @@ func (c *compiler) compileOptions(path string, f *Field, out *field) {
 		c.faultf(path+".timezone", f.Timezone, "needs a layout")
 	}
 	out.zone = zone
+}
+
+// compileCurrency compiles how the currency of money is known.
+func (c *compiler) compileCurrency(path string, f *Field, out *field) {
+	if f.Currency != "" {
+		if !regexp.MustCompile(`^[A-Z]{3}$`).MatchString(f.Currency) {
+			c.faultf(path+".currency", f.Currency, "must be an ISO 4217 code such as USD")
+		}
+		if f.Locale != "" {
+			c.faultf(path+".locale", f.Locale, "has no use beside currency")
+		}
+		return
+	}
+	if f.Min != "" || f.Max != "" {
+		c.faultf(path+".currency", "", "is needed for min and max: amounts of different currencies have no order")
+	}
+	if f.Locale == "" {
+		return
+	}
+	var err error
+	if out.region, err = regionCurrency(f.Locale); err != nil {
+		c.fault(path+".locale", f.Locale, err)
+	}
 }
 
 // fits refuses an option that typ has no use for.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/text/currency"
 )
 
 // field is a compiled Field.
@@ -27,8 +29,12 @@ type field struct {
 	// min and max are canonical texts, "" for no bound.
 	min, max string
 
-	decimal, currency, layout string
-	zone                      *time.Location
+	decimal, pick, layout string
+	zone                  *time.Location
+
+	money    bool
+	currency string        // of money; "": the page says it
+	region   currency.Unit // of money whose currency the page says: what a sign of several means
 
 	fallback *fallback // of Default; nil: none
 }

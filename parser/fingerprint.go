@@ -73,6 +73,8 @@ func canonicalField(f *Field) map[string]any {
 	setText(form, "max", f.Max)
 	setText(form, "step", f.Step)
 	setText(form, "currency", f.Currency)
+	setText(form, "locale", f.Locale)
+	setText(form, "pick", f.Pick)
 	setText(form, "decimal", f.Decimal)
 	setText(form, "layout", f.Layout)
 	if f.Timezone != "UTC" {

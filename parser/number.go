@@ -3,9 +3,9 @@ package parser
 import (
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/shopspring/decimal"
-	"golang.org/x/text/currency"
 )
 
 // maxNumberBytes bounds a number as text, so that no exponent of a page can
@@ -132,30 +132,6 @@ func compareNumbers(a, b string) int {
 	return decimal.RequireFromString(a).Compare(decimal.RequireFromString(b))
 }
 
-// readAmount gives the amount in text, which may have signs or codes of the
-// currency code before and after the number, and nothing else.
-func readAmount(text, sep, code string) (string, error) {
-	s := strings.Map(dropFormat, text)
-	from, to := strings.IndexAny(s, "0123456789"), strings.LastIndexAny(s, "0123456789")+1
-	if from < 0 {
-		return "", invalid(text, "is not an amount")
-	}
-	before, minus := cutMinus(s[:from])
-	for _, word := range append(strings.Fields(before), strings.Fields(trimNoCents(s[to:]))...) {
-		if err := checkCurrency(word, text, code); err != nil {
-			return "", err
-		}
-	}
-	amount, err := readNumber(s[from:to], sep)
-	if err != nil {
-		return "", locateValue(err, text)
-	}
-	if minus && strings.Trim(amount, "0.") != "" {
-		amount = "-" + amount
-	}
-	return amount, nil
-}
-
 // locateValue makes the whole text the value of an error about part of it.
 func locateValue(err error, text string) error {
 	e := *err.(*Error)
@@ -163,88 +139,43 @@ func locateValue(err error, text string) error {
 	return &e
 }
 
-// cutMinus takes one minus out of what stands before the digits: first or last.
-func cutMinus(s string) (rest string, minus bool) {
-	s = strings.TrimSpace(s)
-	for _, mark := range []string{"-", "−"} {
-		if rest, ok := strings.CutPrefix(s, mark); ok {
-			return rest, true
+// dashes are what stands between the ends of a range.
+const dashes = "-‐‑‒–—"
+
+// cutRange cuts a text such as "10–20 €" at the dash between its numbers; false
+// where no dash, or more than one, can be that.
+func cutRange(s string) (low, high string, ok bool) {
+	before := rune(0) // the mark before, of other than space
+	digit := false
+	for i, r := range s {
+		switch {
+		case r == ' ':
+			continue
+		case !strings.ContainsRune(dashes, r):
+			digit = digit || r >= '0' && r <= '9'
+		case before == ',' || before == '.': // no cents, as in "19,-"
+			r = '0'
+		case !digit || strings.ContainsRune(dashes, before): // a minus
+		case !strings.ContainsAny(s[i:], "0123456789"):
+		case ok:
+			return "", "", false
+		default:
+			low, high, ok = s[:i], s[i+utf8.RuneLen(r):], true
 		}
-		if rest, ok := strings.CutSuffix(s, mark); ok {
-			return rest, true
-		}
+		before = r
 	}
-	return s, false
+	return strings.TrimSpace(low), strings.TrimSpace(high), ok
 }
 
-// trimNoCents drops the dash that stands for no cents, as in "19,-".
-func trimNoCents(s string) string {
-	for _, mark := range []string{",-", ".-", ",–", ".–", ",—", ".—"} {
-		if rest, ok := strings.CutPrefix(s, mark); ok {
-			return rest
-		}
-	}
-	return s
-}
-
-// checkCurrency says whether word can stand for the currency code.
-func checkCurrency(word, text, code string) error {
-	if strings.EqualFold(word, code) {
-		return nil
-	}
-	of := signOf(word)
-	if of == "" {
-		if _, err := currency.ParseISO(word); err == nil && len(word) == 3 {
-			of = word
-		}
-	}
+// picked gives the end of a range that pick names.
+func picked(text, low, high, pick string) (string, error) {
 	switch {
-	case of == "":
-		return invalid(text, "has %q beside the amount", word)
-	case !strings.Contains(of, code):
-		return invalid(text, "is in %s, not in %s", of, code)
+	case compareNumbers(low, high) > 0:
+		return "", invalid(text, "is a range from %s down to %s", low, high)
+	case pick == "min":
+		return low, nil
+	case pick == "max":
+		return high, nil
 	}
-	return nil
-}
-
-// signOf gives the codes of the currencies that a sign is used for in shops,
-// "" for an unknown sign.
-func signOf(sign string) string {
-	switch sign {
-	case "$":
-		return "USD CAD AUD NZD SGD HKD TWD MXN ARS CLP COP UYU BBD BSD BZD BMD KYD FJD GYD JMD LRD NAD SBD SRD TTD XCD"
-	case "€":
-		return "EUR"
-	case "£":
-		return "GBP EGP FKP GIP SHP LBP SYP"
-	case "¥", "￥":
-		return "JPY CNY"
-	case "₹":
-		return "INR"
-	case "Rs", "Rs.":
-		return "INR PKR LKR NPR MUR SCR"
-	case "₽", "руб", "руб.":
-		return "RUB"
-	case "kr", "kr.", "Kr", "Kr.":
-		return "SEK NOK DKK ISK"
-	case "Fr", "Fr.", "SFr.":
-		return "CHF"
-	}
-	return localSign(sign)
-}
-
-// localSign gives the code of a sign that one currency has for itself.
-func localSign(sign string) string {
-	signs := []string{
-		"US$ USD", "C$ CAD", "CA$ CAD", "A$ AUD", "AU$ AUD", "NZ$ NZD", "S$ SGD", "HK$ HKD", "NT$ TWD", "MX$ MXN", "R$ BRL",
-		"zł PLN", "Kč CZK", "Ft HUF", "lei RON", "лв BGN", "лв. BGN", "₴ UAH", "₺ TRY", "₪ ILS", "₩ KRW", "원 KRW", "円 JPY",
-		"元 CNY", "₫ VND", "฿ THB", "₱ PHP", "₦ NGN", "₵ GHS", "₡ CRC", "₲ PYG", "₸ KZT", "₾ GEL", "₼ AZN", "֏ AMD", "৳ BDT",
-		"₮ MNT", "RM MYR", "Rp IDR", "R ZAR",
-	}
-	for _, s := range signs {
-		if own, code, _ := strings.Cut(s, " "); own == sign {
-			return code
-		}
-	}
-	return ""
+	return "", invalid(text, "is a range and can be read as %s and as %s; set pick", low, high)
 }

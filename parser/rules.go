@@ -78,7 +78,9 @@ type Field struct {
 	Min, Max string            // bounds: numbers, amounts, dates and timestamps; exact text
 	Enum     []string          // the text must be one of these
 	Step     string            // workflow step whose whole page is read, also where there are rows; "": the last
-	Currency string            // ISO 4217 code, for money
+	Currency string            // ISO 4217 code, for money; "": the page's, by its sign or code beside the amount
+	Locale   string            // language and region such as "en-US", for money without Currency: what a sign of several currencies means
+	Pick     string            // "min" or "max" of a range, for decimal, money and integer; "": a range is an error
 	Decimal  string            // "." or ",", for decimal, money and integer
 	Layout   string            // Go time layout, for date and timestamp
 	Timezone string            // IANA name for a layout without offset; "": UTC
@@ -123,7 +125,7 @@ func (r *Rules) Columns() []string {
 	var columns []string
 	for i := range r.fields {
 		f := &r.fields[i]
-		if f.currency != "" && !f.many { // only money has one
+		if f.money && !f.many {
 			columns = append(columns, f.name+".amount", f.name+".currency")
 		} else {
 			columns = append(columns, f.name)

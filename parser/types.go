@@ -1,6 +1,9 @@
 package parser
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // fieldType is what a type does with a match: read gives the text that stands
 // there, convert makes the canonical text of it, encode writes that as JSON.
@@ -111,14 +114,38 @@ func (f *field) number(t text) (string, error) {
 	if t.literal {
 		return readLiteral(t.s)
 	}
-	return readNumber(t.s, f.decimal)
+	low, high, ok := cutRange(t.s)
+	if !ok {
+		return readNumber(t.s, f.decimal)
+	}
+	from, err1 := readNumber(low, f.decimal)
+	to, err2 := readNumber(high, f.decimal)
+	if err := cmp.Or(err1, err2); err != nil {
+		return "", locateValue(err, t.s)
+	}
+	return picked(t.s, from, to, f.pick)
 }
 
+// convertMoney gives the amount, with the currency behind it where that is the
+// page's to say.
 func convertMoney(f *field, _ *scope, t text) (string, error) {
 	if t.literal {
-		return readLiteral(t.s)
+		number, err := readLiteral(t.s)
+		return f.inCurrency(amount{number: number}, t.s, err)
 	}
-	return readAmount(t.s, f.decimal, f.currency)
+	a, err := splitRange(t.s, f.decimal, f.pick)
+	return f.inCurrency(a, t.s, err)
+}
+
+func (f *field) inCurrency(a amount, text string, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	if f.currency != "" {
+		return a.number, checkCurrency(a.words, text, f.currency)
+	}
+	code, err := findCurrency(a.words, text, f.region)
+	return a.number + " " + code, err
 }
 
 func convertBoolean(_ *field, _ *scope, t text) (string, error) {
@@ -164,9 +191,13 @@ func quote(dst []byte, _ *field, s string) []byte { return appendString(dst, s) 
 func verbatim(dst []byte, _ *field, s string) []byte { return append(dst, s...) }
 
 func encodeMoney(dst []byte, f *field, s string) []byte {
+	number, code, ok := strings.Cut(s, " ")
+	if !ok {
+		code = f.currency
+	}
 	dst = append(dst, `{"amount":"`...)
-	dst = append(dst, s...)
+	dst = append(dst, number...)
 	dst = append(dst, `","currency":"`...)
-	dst = append(dst, f.currency...)
+	dst = append(dst, code...)
 	return append(dst, `"}`...)
 }

@@ -91,6 +91,8 @@ func (t *table) field() parser.Field {
 	t.texts("enum", &f.Enum)
 	t.text("step", &f.Step)
 	t.filled("currency", &f.Currency)
+	t.filled("locale", &f.Locale)
+	t.oneOf("pick", &f.Pick, "min", "max")
 	t.filled("decimal", &f.Decimal)
 	t.filled("layout", &f.Layout)
 	t.filled("timezone", &f.Timezone)
