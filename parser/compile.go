@@ -353,6 +353,7 @@ func (c *compiler) compileOptions(path string, f *Field, out *field) {
 			c.fault(path+".layout", f.Layout, err)
 		}
 	}
+	c.compileLanguage(path, f, out)
 	if f.Timezone == "" {
 		return
 	}
@@ -364,6 +365,21 @@ func (c *compiler) compileOptions(path string, f *Field, out *field) {
 		c.faultf(path+".timezone", f.Timezone, "needs a layout")
 	}
 	out.zone = zone
+}
+
+// compileLanguage compiles the layout of a language's names.
+func (c *compiler) compileLanguage(path string, f *Field, out *field) {
+	c.fits(path+".language", f.Language, f.Type, "date", "timestamp")
+	if f.Language == "" || f.Type != "date" && f.Type != "timestamp" {
+		return
+	}
+	var known bool
+	if out.calendar, known = calendarOf(f.Language); !known {
+		c.faultf(path+".language", f.Language, "must be one of %s", strings.Join(calendarLanguages(), ", "))
+	}
+	if out.layout, out.names = inEnglish(f.Layout); out.names == nil {
+		c.faultf(path+".language", f.Language, "needs a layout with the name of a month or day, such as %q", "2. January 2006")
+	}
 }
 
 // compileCurrency compiles how the currency of money is known.

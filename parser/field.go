@@ -31,6 +31,8 @@ type field struct {
 
 	decimal, pick, layout string
 	zone                  *time.Location
+	calendar              *calendar // of the layout's names, which names has in order; nil: English as Go reads it
+	names                 []bool
 
 	money    bool
 	currency string        // of money; "": the page says it

@@ -77,6 +77,7 @@ func canonicalField(f *Field) map[string]any {
 	setText(form, "pick", f.Pick)
 	setText(form, "decimal", f.Decimal)
 	setText(form, "layout", f.Layout)
+	setText(form, "language", f.Language)
 	if f.Timezone != "UTC" {
 		setText(form, "timezone", f.Timezone)
 	}

@@ -83,6 +83,7 @@ type Field struct {
 	Pick     string            // "min" or "max" of a range, for decimal, money and integer; "": a range is an error
 	Decimal  string            // "." or ",", for decimal, money and integer
 	Layout   string            // Go time layout, for date and timestamp
+	Language string            // such as "de": what the layout's names of months and days are in; "": English, long or short as in the layout
 	Timezone string            // IANA name for a layout without offset; "": UTC
 }
 

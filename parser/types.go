@@ -158,10 +158,24 @@ func convertBoolean(_ *field, _ *scope, t text) (string, error) {
 	return "", invalid(t.s, "is not one of true, false, yes, no, 1, 0")
 }
 
-func convertDate(f *field, _ *scope, t text) (string, error) { return readDate(t.s, f.layout) }
+func convertDate(f *field, _ *scope, t text) (string, error) {
+	return f.dated(t.s, func(text string) (string, error) { return readDate(text, f.layout) })
+}
 
 func convertTimestamp(f *field, _ *scope, t text) (string, error) {
-	return readTimestamp(t.s, f.layout, f.zone)
+	return f.dated(t.s, func(text string) (string, error) { return readTimestamp(text, f.layout, f.zone) })
+}
+
+// dated reads a text with the names of its language in English.
+func (f *field) dated(text string, read func(string) (string, error)) (string, error) {
+	if f.calendar == nil {
+		return read(text)
+	}
+	value, err := read(f.calendar.english(text, f.names))
+	if err != nil {
+		return "", locateValue(err, text)
+	}
+	return value, nil
 }
 
 // convertURL keeps an empty link empty: it names no page.

@@ -95,6 +95,7 @@ func (t *table) field() parser.Field {
 	t.oneOf("pick", &f.Pick, "min", "max")
 	t.filled("decimal", &f.Decimal)
 	t.filled("layout", &f.Layout)
+	t.filled("language", &f.Language)
 	t.filled("timezone", &f.Timezone)
 	t.done()
 	return f
