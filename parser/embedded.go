@@ -20,7 +20,7 @@ func (e *elementJSON) find(s *scope, yield func(match) bool) error {
 			inner = err
 			return false
 		}
-		doc := s.page.jsonIn(t.s)
+		doc := s.page.jsonIn(embeddedKey{text: t.s}, t.s)
 		if doc.err == nil && strings.TrimSpace(t.s[doc.end:]) != "" {
 			doc.err = locateValue(unreadable("there is more text after the JSON value; regex beside json reads up to its end"), t.s[doc.end:])
 		}
@@ -56,7 +56,7 @@ func (a *assignedJSON) find(s *scope, yield func(match) bool) error {
 			return nil
 		}
 		text = text[at[1]:]
-		doc := s.page.jsonIn(text)
+		doc := s.page.jsonIn(embeddedKey{row: s.row, rest: len(text)}, text)
 		if doc.err != nil {
 			return doc.err
 		}
@@ -64,6 +64,9 @@ func (a *assignedJSON) find(s *scope, yield func(match) bool) error {
 			return err
 		}
 		text = text[doc.end:]
+		if _, err := s.page.spendSearch(a.re.re, text); err != nil {
+			return err
+		}
 	}
 }
 
@@ -74,21 +77,33 @@ type embeddedJSON struct {
 	err   error
 }
 
+// embeddedKey says where a value stands: the whole text of an element, or how
+// much there is of the row's or page's text from the value on.
+type embeddedKey struct {
+	text string
+	row  *match
+	rest int
+}
+
 // jsonIn reads the JSON value that text begins with, once for all fields that
 // ask for it.
-func (p *page) jsonIn(text string) embeddedJSON {
-	doc, ok := p.embedded[text]
+func (p *page) jsonIn(key embeddedKey, text string) embeddedJSON {
+	doc, ok := p.embedded[key]
 	if !ok {
 		d := json.NewDecoder(strings.NewReader(text))
 		d.UseNumber()
-		if err := d.Decode(&doc.value); err != nil {
+		err := d.Decode(&doc.value)
+		if err == nil {
+			err = checkDepth(doc.value, maxDepth)
+		}
+		if err != nil {
 			doc.err = locateValue(unreadable("there is no JSON value: %v", err), text)
 		}
 		doc.end = int(d.InputOffset())
 		if p.embedded == nil {
-			p.embedded = make(map[string]embeddedJSON)
+			p.embedded = make(map[embeddedKey]embeddedJSON)
 		}
-		p.embedded[text] = doc
+		p.embedded[key] = doc
 	}
 	return doc
 }

@@ -93,9 +93,12 @@ func (f *field) single(s *scope) (text string, found bool, err error) {
 func (f *field) joined(s *scope) (string, bool, error) {
 	matches, err := findAll(f.sel, s)
 	texts := make([]string, len(matches))
-	empty := true
+	size, empty := 0, true
 	for i := 0; i < len(matches) && err == nil; i++ {
-		texts[i], err = f.value(s, matches[i])
+		if texts[i], err = f.value(s, matches[i]); err == nil {
+			size += len(texts[i])
+			err = s.page.checkRecords(size)
+		}
 		empty = empty && f.isEmpty(texts[i])
 	}
 	if err != nil || empty {
@@ -124,6 +127,9 @@ func (f *field) appendMany(dst []byte, s *scope) ([]byte, cell, error) {
 			dst = append(dst, ',')
 		}
 		dst = f.typ.encode(dst, f, text)
+		if err := s.page.checkRecords(len(dst)); err != nil {
+			return nil, cell{}, err
+		}
 		allEmpty = allEmpty && f.isEmpty(text)
 	}
 	if f.required && allEmpty {

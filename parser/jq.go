@@ -81,9 +81,14 @@ func (j *jqSelector) find(s *scope, yield func(match) bool) error {
 // yield does.
 func (j *jqSelector) run(p *page, in any, yield func(match) bool) (bool, error) {
 	steps := jqSteps + jqStepsPerByte*len(p.in.Body)
-	iter := j.code.RunWithContext(&stepContext{context.Background(), steps}, in)
+	ctx := &stepContext{context.Background(), steps}
+	iter := j.code.RunWithContext(ctx, in)
 	for {
+		before := ctx.left
 		v, ok := iter.Next()
+		if err := p.spend(stepsPerJQ * (before - ctx.left)); err != nil {
+			return false, err
+		}
 		if !ok {
 			return true, nil
 		}

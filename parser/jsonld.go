@@ -51,6 +51,9 @@ func (j *jsonldSelector) find(s *scope, yield func(match) bool) error {
 		return err
 	}
 	for _, node := range nodes {
+		if err := s.page.spend(1); err != nil {
+			return err
+		}
 		if !j.starts(node) {
 			continue
 		}
@@ -126,14 +129,17 @@ func (p *page) linkedData() (*linkedData, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.ld = &linkedData{}
-	walk(root, func(n *html.Node) bool {
+	ld := &linkedData{}
+	err = p.walk(root, false, func(n *html.Node) bool {
 		if n.DataAtom == atom.Script && isLinkedData(n) {
-			p.ld.add(rawText(n))
+			ld.add(rawText(n))
 		}
 		return true
 	})
-	return p.ld, nil
+	if err == nil {
+		p.ld = ld
+	}
+	return ld, err
 }
 
 func isLinkedData(n *html.Node) bool {

@@ -39,10 +39,10 @@ func (m *microdataSelector) find(s *scope, yield func(match) bool) error {
 		}
 		return !found
 	}
-	if look(top) {
-		walk(top, look)
+	if !look(top) {
+		return nil
 	}
-	return nil
+	return s.page.walk(top, false, look)
 }
 
 // starts reports whether a path starts from n, which may be the row's own

@@ -25,8 +25,10 @@ type page struct {
 	base   *url.URL // of links on an HTML page
 	exprs  map[string]*xpath.Expr
 
-	embedded map[string]embeddedJSON // by the text that holds the value
-	tables   map[headedKey]*headed   // what has been found in tables
+	embedded map[embeddedKey]embeddedJSON
+	tables   map[headedKey]*headed // what has been found in tables
+
+	spent int // steps, of the limit that spend holds
 }
 
 // addSteps makes a page of each of the steps that fields name.
@@ -119,7 +121,7 @@ func decodeJSON(b []byte) (any, error) {
 	if _, err := d.Token(); err != io.EOF {
 		return nil, errors.New("more text after the value")
 	}
-	return v, nil
+	return v, checkDepth(v, maxDepth)
 }
 
 // text is the source text of the scope: the body, the row's HTML, or the row's
@@ -170,7 +172,7 @@ func (p *page) linkBase() (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	walk(root, func(n *html.Node) bool {
+	err = p.walk(root, false, func(n *html.Node) bool {
 		href, ok := attribute(n, "href")
 		if n.DataAtom != atom.Base || !ok {
 			return true
@@ -181,6 +183,9 @@ func (p *page) linkBase() (*url.URL, error) {
 		}
 		return false
 	})
+	if err != nil {
+		return nil, err
+	}
 	p.base = base
 	return base, nil
 }
@@ -193,17 +198,6 @@ func (p *page) finalURL() (*url.URL, error) {
 	}
 	u.User = nil
 	return u, nil
-}
-
-// walk calls yield for the elements below n in the order of the page, until it
-// says false.
-func walk(n *html.Node, yield func(*html.Node) bool) bool {
-	for c := n.FirstChild; c != nil; c = c.NextSibling {
-		if c.Type == html.ElementNode && (!yield(c) || !walk(c, yield)) {
-			return false
-		}
-	}
-	return true
 }
 
 func attribute(n *html.Node, name string) (string, bool) {

@@ -129,7 +129,11 @@ func shorten(s string) string {
 
 // recovered, deferred, makes an error of a panic inside a parser library.
 func recovered(err *error) {
-	if v := recover(); v != nil {
+	switch v := recover().(type) {
+	case nil:
+	case *Error:
+		*err = v // of navigator
+	default:
 		*err = unreadable("reading the page panicked: %v", v)
 	}
 }
@@ -171,11 +175,16 @@ func (r *Rules) parseRows(p *page) (Output, error) {
 		return Output{}, &Error{Kind: KindEmpty, Row: -1, Reason: "rows matched nothing"}
 	}
 	var out Output
+	size := 0
 	seen := make(map[string]int, len(rows)) // key to index in out.Records
 	for i := range rows {
 		rec, err := r.record(&scope{page: p, row: &rows[i]}, i)
 		if err != nil {
 			return Output{}, err
+		}
+		size += len(rec.Data)
+		if err := p.checkRecords(size); err != nil {
+			return Output{}, locate(err, "", i)
 		}
 		first, ok := seen[rec.Key]
 		switch {
@@ -207,7 +216,10 @@ func (r *Rules) record(s *scope, row int) (Record, error) {
 		dst = append(dst, f.label...)
 		var c cell
 		var err error
-		if dst, c, err = f.append(dst, s.of(f.step)); err != nil {
+		if dst, c, err = f.append(dst, s.of(f.step)); err == nil {
+			err = s.page.checkRecords(len(dst))
+		}
+		if err != nil {
 			return Record{}, locate(err, f.name, row)
 		}
 		if c.missing {

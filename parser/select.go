@@ -45,15 +45,19 @@ func findAll(sel selector, s *scope) (list []match, err error) {
 	defer recovered(&err)
 	err = sel.find(s, func(m match) bool {
 		list = append(list, m)
-		return true
+		return len(list) <= maxMatches
 	})
+	if err == nil && len(list) > maxMatches {
+		err = unreadable("there are more than %d matches", maxMatches)
+	}
 	return list, err
 }
 
 // cssSelector finds elements, or an attribute of theirs.
 type cssSelector struct {
-	sel  cascadia.Matcher // nil: the scope's own element
-	attr string
+	sel      cascadia.Matcher // nil: the scope's own element
+	attr     string
+	siblings bool // see seesSiblings
 }
 
 func compileCSS(text, attr string) (selector, error) {
@@ -65,9 +69,9 @@ func compileCSS(text, attr string) (selector, error) {
 		return nil, fmt.Errorf("not a CSS selector: %w", err)
 	}
 	if len(group) == 1 {
-		return &cssSelector{group[0], attr}, nil
+		return &cssSelector{group[0], attr, seesSiblings(text)}, nil
 	}
-	return &cssSelector{group, attr}, nil
+	return &cssSelector{group, attr, seesSiblings(text)}, nil
 }
 
 func (c *cssSelector) find(s *scope, yield func(match) bool) error {
@@ -79,8 +83,7 @@ func (c *cssSelector) find(s *scope, yield func(match) bool) error {
 		c.yield(top, yield)
 		return nil
 	}
-	walk(top, func(n *html.Node) bool { return !c.sel.Match(n) || c.yield(n, yield) })
-	return nil
+	return s.page.walk(top, c.siblings, func(n *html.Node) bool { return !c.sel.Match(n) || c.yield(n, yield) })
 }
 
 func (c *cssSelector) yield(n *html.Node, yield func(match) bool) bool {
@@ -130,9 +133,9 @@ func (x *xpathSelector) find(s *scope, yield func(match) bool) error {
 		return err
 	}
 	expr := s.page.xpath(x.source)
-	switch v := expr.Evaluate(htmlquery.CreateXPathNavigator(top)).(type) {
+	switch v := expr.Evaluate(&navigator{htmlquery.CreateXPathNavigator(top), s.page}).(type) {
 	case *xpath.NodeIterator:
-		for v.MoveNext() && x.yield(v.Current().(*htmlquery.NodeNavigator), yield) {
+		for v.MoveNext() && x.yield(v.Current().(*navigator), yield) {
 		}
 	case string:
 		yield(match{text: v})
@@ -146,7 +149,7 @@ func (x *xpathSelector) find(s *scope, yield func(match) bool) error {
 	return nil
 }
 
-func (x *xpathSelector) yield(n *htmlquery.NodeNavigator, yield func(match) bool) bool {
+func (x *xpathSelector) yield(n *navigator, yield func(match) bool) bool {
 	if n.NodeType() != xpath.ElementNode && n.NodeType() != xpath.RootNode {
 		return yield(match{text: n.Value()})
 	}
@@ -165,14 +168,13 @@ func (m *metaSelector) find(s *scope, yield func(match) bool) error {
 	if err != nil {
 		return err
 	}
-	walk(root, func(n *html.Node) bool {
+	return s.page.walk(root, false, func(n *html.Node) bool {
 		if n.DataAtom != atom.Meta || !m.names(n) {
 			return true
 		}
 		content, ok := attribute(n, "content")
 		return !ok || yield(match{text: content})
 	})
-	return nil
 }
 
 func (m *metaSelector) names(n *html.Node) bool {
@@ -210,7 +212,10 @@ func (r *regexSelector) find(s *scope, yield func(match) bool) error {
 	if at := r.re.FindStringSubmatchIndex(text); at == nil || at[group] >= 0 && !yield(match{text: text[at[group]:at[group+1]]}) {
 		return nil
 	}
-	for _, at := range r.re.FindAllStringSubmatchIndex(text, -1)[1:] {
+	if err := s.page.spendSearches(r.re, text); err != nil {
+		return err
+	}
+	for _, at := range r.re.FindAllStringSubmatchIndex(text, maxMatches+2)[1:] {
 		if at[group] >= 0 && !yield(match{text: text[at[group]:at[group+1]]}) {
 			return nil
 		}

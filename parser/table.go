@@ -1,6 +1,7 @@
 package parser
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -43,22 +44,28 @@ func (t *tableSelector) find(s *scope, yield func(match) bool) error {
 		return true
 	}
 	if top.DataAtom == atom.Tr {
-		each(s.page.headed(tableOf(top), t.header).inRow[top])
-		return nil
+		h, err := s.page.headed(tableOf(top), t.header)
+		if err == nil {
+			each(h.inRow[top])
+		}
+		return err
 	}
+	var inner error
 	look := func(n *html.Node) bool {
 		switch n.DataAtom {
 		case atom.Table:
-			return each(s.page.headed(n, t.header).cells)
+			var h *headed
+			h, inner = s.page.headed(n, t.header)
+			return inner == nil && each(h.cells)
 		case atom.Dl:
 			return each(described(n, t.header))
 		}
 		return true
 	}
 	if look(top) {
-		walk(top, look)
+		err = s.page.walk(top, false, look)
 	}
-	return nil
+	return cmp.Or(inner, err)
 }
 
 // tableOf is the table that a row is of; the row itself where a page has rows
@@ -85,22 +92,29 @@ type headedKey struct {
 }
 
 // headed finds a header's cells once for all rows of the table.
-func (p *page) headed(table *html.Node, header string) *headed {
+func (p *page) headed(table *html.Node, header string) (*headed, error) {
 	key := headedKey{table, header}
-	h := p.tables[key]
-	if h == nil {
-		h = &headed{inRow: make(map[*html.Node][]*html.Node)}
-		if p.tables == nil {
-			p.tables = make(map[headedKey]*headed)
-		}
-		p.tables[key] = h
-		layOut(table).headed(header, h)
+	if h := p.tables[key]; h != nil {
+		return h, nil
 	}
-	return h
+	h := &headed{inRow: make(map[*html.Node][]*html.Node)}
+	g, err := p.layOut(table)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.headed(header, h); err != nil {
+		return nil, err
+	}
+	if p.tables == nil {
+		p.tables = make(map[headedKey]*headed)
+	}
+	p.tables[key] = h
+	return h, nil
 }
 
 // grid is a table's rows of cells, with the columns that they have.
 type grid struct {
+	page  *page
 	rows  []*html.Node
 	cells [][]tableCell
 }
@@ -123,23 +137,27 @@ const (
 )
 
 // layOut places the cells of a table as browsers do.
-func layOut(table *html.Node) *grid {
-	g := &grid{}
+func (p *page) layOut(table *html.Node) (*grid, error) {
+	g := &grid{page: p}
+	var err error
 	var taken []int // by column, how many rows from here on a cell above reaches over
 	for part := range table.ChildNodes() {
 		switch part.DataAtom {
 		case atom.Thead, atom.Tbody, atom.Tfoot:
 			for row := range part.ChildNodes() {
-				if row.DataAtom == atom.Tr {
-					taken = g.addRow(row, part.DataAtom == atom.Thead, taken)
+				if row.DataAtom != atom.Tr {
+					continue
+				}
+				if taken, err = g.addRow(row, part.DataAtom == atom.Thead, taken); err != nil {
+					return nil, err
 				}
 			}
 		}
 	}
-	return g
+	return g, nil
 }
 
-func (g *grid) addRow(row *html.Node, head bool, taken []int) []int {
+func (g *grid) addRow(row *html.Node, head bool, taken []int) ([]int, error) {
 	var cells []tableCell
 	column := 0
 	for n := range row.ChildNodes() {
@@ -148,6 +166,9 @@ func (g *grid) addRow(row *html.Node, head bool, taken []int) []int {
 		}
 		for column < len(taken) && taken[column] > 0 {
 			column++
+		}
+		if column >= maxColumns {
+			return nil, unreadable("a table has more than %d columns", maxColumns)
 		}
 		c := tableCell{n, column, column + span(n, "colspan"), span(n, "rowspan"), heads(n, head)}
 		for ; column < c.end; column++ {
@@ -162,7 +183,7 @@ func (g *grid) addRow(row *html.Node, head bool, taken []int) []int {
 		taken[i] = max(0, taken[i]-1)
 	}
 	g.rows, g.cells = append(g.rows, row), append(g.cells, cells)
-	return taken
+	return taken, g.page.spend(len(taken))
 }
 
 // span is how many columns or rows a cell says it reaches over. No table has
@@ -203,23 +224,26 @@ func heads(n *html.Node, head bool) direction {
 }
 
 // headed adds the cells of a header to h.
-func (g *grid) headed(header string, h *headed) {
+func (g *grid) headed(header string, h *headed) error {
 	for i, cells := range g.cells {
 		for _, c := range cells {
 			if c.heads == noHeader || headerText(nodeText(c.node)) != header {
 				continue
 			}
+			add := g.below
 			if c.heads == headsRow {
-				g.besides(i, c, h)
-			} else {
-				g.below(i, c, h)
+				add = g.besides
+			}
+			if err := add(i, c, h); err != nil {
+				return err
 			}
 		}
 	}
+	return nil
 }
 
 // besides adds the cells behind a row's header, up to the next one.
-func (g *grid) besides(row int, header tableCell, h *headed) {
+func (g *grid) besides(row int, header tableCell, h *headed) error {
 	for i := row; i < min(row+header.height, len(g.rows)); i++ {
 		for _, c := range g.cells[i] {
 			if c.column < header.end {
@@ -228,32 +252,43 @@ func (g *grid) besides(row int, header tableCell, h *headed) {
 			if c.heads != noHeader {
 				break
 			}
-			g.add(h, i, c)
+			if err := g.add(h, i, c); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // below adds the cells below a column's header, down to the next one. A row's
 // header is one of them.
-func (g *grid) below(row int, header tableCell, h *headed) {
+func (g *grid) below(row int, header tableCell, h *headed) error {
 	for i := row + header.height; i < len(g.rows); i++ {
 		for _, c := range g.cells[i] {
 			if c.end <= header.column || c.column >= header.end {
 				continue
 			}
 			if c.heads == headsColumn {
-				return
+				return nil
 			}
-			g.add(h, i, c)
+			if err := g.add(h, i, c); err != nil {
+				return err
+			}
+		}
+		if err := g.page.spend(len(g.cells[i])); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-func (g *grid) add(h *headed, row int, c tableCell) {
+func (g *grid) add(h *headed, row int, c tableCell) error {
 	h.cells = append(h.cells, c.node)
-	for i := row; i < min(row+c.height, len(g.rows)); i++ {
+	end := min(row+c.height, len(g.rows))
+	for i := row; i < end; i++ {
 		h.inRow[g.rows[i]] = append(h.inRow[g.rows[i]], c.node)
 	}
+	return g.page.spend(end - row)
 }
 
 // described are the descriptions of a term in a <dl>, whose groups may stand in

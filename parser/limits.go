@@ -1,0 +1,203 @@
+package parser
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/antchfx/htmlquery"
+	"github.com/antchfx/xpath"
+	"golang.org/x/net/html"
+)
+
+// What one page may cost. All of it is counted and nothing timed, so that the
+// same page always ends the same way. Beyond a limit it fails as KindSyntax,
+// before it holds a worker for minutes or takes the memory of the others.
+const (
+	// maxMatches is how many rows there may be, or values of one field. Real
+	// listings have some hundreds.
+	maxMatches = 100_000
+
+	// A page may cost pageSteps and stepsPerByte for each of its bytes. A step is
+	// a look at an element, some 5 ns. A field that reads the whole page takes one
+	// in twenty bytes; a hundred per byte are two thousand rows that each do.
+	pageSteps    = 10_000_000
+	stepsPerByte = 100
+
+	// stepsPerJQ and stepsPerXPath are what a step of an expression counts as:
+	// some 0.3 and 0.1 µs.
+	stepsPerJQ    = 10
+	stepsPerXPath = 4
+
+	// maxRecordBytes bounds a page's records beside twice its own size: values
+	// within each other, such as the texts of nested elements, can be its square.
+	maxRecordBytes = 64 << 20
+
+	// maxDepth is how deep the JSON of a page may be nested. A jq expression such
+	// as [paths] costs the square of it: at the 10,000 that encoding/json reads,
+	// 20 KB took 40 s and 3 GB.
+	maxDepth = 1000
+
+	// maxColumns is how many columns a table may have: as many as HTML lets one
+	// cell reach over.
+	maxColumns = 1000
+)
+
+// spend counts n steps.
+func (p *page) spend(n int) error {
+	if p.spent += n; p.spent > pageSteps+stepsPerByte*len(p.in.Body) {
+		return unreadable("the page takes more than %d steps to read", pageSteps+stepsPerByte*len(p.in.Body))
+	}
+	return nil
+}
+
+// checkRecords bounds the bytes of a page's records.
+func (p *page) checkRecords(size int) error {
+	if limit := maxRecordBytes + 2*len(p.in.Body); size > limit {
+		return unreadable("the records of the page take more than %d bytes", limit)
+	}
+	return nil
+}
+
+// walk calls yield for the elements below n in the order of the page, until it
+// says false. An element costs a step, and with siblings one for each of them.
+func (p *page) walk(n *html.Node, siblings bool, yield func(*html.Node) bool) error {
+	_, err := p.walkOn(n, siblings, yield)
+	return err
+}
+
+func (p *page) walkOn(n *html.Node, siblings bool, yield func(*html.Node) bool) (more bool, err error) {
+	cost := 1
+	if siblings {
+		for range n.ChildNodes() {
+			cost++
+		}
+	}
+	for c := n.FirstChild; c != nil; c = c.NextSibling {
+		if c.Type != html.ElementNode {
+			continue
+		}
+		if err := p.spend(cost); err != nil || !yield(c) {
+			return false, err
+		}
+		if more, err := p.walkOn(c, siblings, yield); !more || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// siblingSelector finds what makes cascadia look at all siblings of an element.
+var siblingSelector = regexp.MustCompile(`~|:nth[a-z-]*\([^)]*n|-of-type`)
+
+// seesSiblings reports whether matching a CSS selector costs the number of the
+// siblings.
+func seesSiblings(css string) bool {
+	attributes := regexp.MustCompile(`\[[^\]]*\]`)
+	return siblingSelector.MatchString(attributes.ReplaceAllString(css, ""))
+}
+
+// navigator counts the steps of an XPath expression, which it ends by a panic
+// with the error: the library has no other way out.
+type navigator struct {
+	*htmlquery.NodeNavigator
+	page *page
+}
+
+func (n *navigator) count() {
+	if err := n.page.spend(stepsPerXPath); err != nil {
+		panic(err)
+	}
+}
+
+// Copy makes another navigator at the same place.
+func (n *navigator) Copy() xpath.NodeNavigator {
+	n.count()
+	return &navigator{n.NodeNavigator.Copy().(*htmlquery.NodeNavigator), n.page}
+}
+
+// MoveTo goes where another navigator is.
+func (n *navigator) MoveTo(other xpath.NodeNavigator) bool {
+	return n.NodeNavigator.MoveTo(other.(*navigator).NodeNavigator)
+}
+
+// MoveToChild goes to the first child.
+func (n *navigator) MoveToChild() bool {
+	n.count()
+	return n.NodeNavigator.MoveToChild()
+}
+
+// MoveToParent goes to the parent.
+func (n *navigator) MoveToParent() bool {
+	n.count()
+	return n.NodeNavigator.MoveToParent()
+}
+
+// MoveToNext goes to the next sibling.
+func (n *navigator) MoveToNext() bool {
+	n.count()
+	return n.NodeNavigator.MoveToNext()
+}
+
+// MoveToPrevious goes to the sibling before.
+func (n *navigator) MoveToPrevious() bool {
+	n.count()
+	return n.NodeNavigator.MoveToPrevious()
+}
+
+// spendSearch counts what one search of text costs, and gives where it ends, -1
+// without a match. A search is linear, but looks far behind its match for some
+// expressions, such as a(.*b)?, and so many searches are not.
+func (p *page) spendSearch(re *regexp.Regexp, text string) (end int, err error) {
+	c := &runeCounter{Reader: strings.NewReader(text)}
+	end = -1
+	if at := re.FindReaderIndex(c); at != nil {
+		end = at[1]
+	}
+	return end, p.spend(c.read)
+}
+
+// spendSearches counts what it costs to search text for every match.
+func (p *page) spendSearches(re *regexp.Regexp, text string) error {
+	for text != "" {
+		end, err := p.spendSearch(re, text)
+		if end < 0 || err != nil {
+			return err
+		}
+		text = text[max(end, 1):]
+	}
+	return nil
+}
+
+// runeCounter counts what is read of a text.
+type runeCounter struct {
+	*strings.Reader
+	read int
+}
+
+// ReadRune reads the next rune.
+func (c *runeCounter) ReadRune() (r rune, size int, err error) {
+	c.read++
+	return c.Reader.ReadRune()
+}
+
+// checkDepth refuses a JSON value that is nested deeper than left.
+func checkDepth(v any, left int) error {
+	if left < 0 {
+		return unreadable("the JSON is nested deeper than %d", maxDepth)
+	}
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			if err := checkDepth(e, left-1); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for _, e := range v {
+			if err := checkDepth(e, left-1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package parser
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// hostile are pages made to cost more than a page may, each with the rules that
+// it hits, and how its failure begins.
+var hostile = []struct {
+	name string
+	page func() string
+	spec Spec
+	want string
+}{
+	{
+		"a million nested elements",
+		func() string { return strings.Repeat("<div>", 1_000_000) },
+		oneField(Field{Rule: Rule{CSS: "p"}}),
+		"field x: reading the page as HTML: html: open stack of elements exceeds 512 nodes",
+	},
+	{
+		"100,001 matches",
+		func() string { return strings.Repeat("<i>x</i>", 100_001) },
+		oneField(Field{Rule: Rule{CSS: "i"}, Many: true}),
+		"field x: there are more than 100000 matches",
+	},
+	{
+		"100,001 matches in one text",
+		func() string { return strings.Repeat("<i>x</i>", 100_001) },
+		oneField(Field{Rule: Rule{Regex: "x"}, Join: ","}),
+		"field x: there are more than 100000 matches",
+	},
+	{
+		"100,001 rows",
+		func() string { return "[" + strings.Repeat("1,", 100_000) + "1]" },
+		Spec{Rows: &Rule{JSON: ".[]"}, Key: "{x}", Fields: []Field{{Name: "x", Rule: Rule{JSON: "."}}}},
+		"there are more than 100000 matches",
+	},
+	{
+		"rows that each read the page",
+		func() string { return strings.Repeat("<i>x</i>", 20_000) },
+		Spec{Rows: &Rule{CSS: "i"}, Key: "{x}", Fields: []Field{{Name: "m", Rule: Rule{Meta: "none"}}, {Name: "x", Rule: Rule{CSS: ":scope"}}}},
+		"row 1298: field m: the page takes more than 26000000 steps to read",
+	},
+	{
+		"siblings that each count all others",
+		func() string { return strings.Repeat("<hr>", 20_000) },
+		oneField(Field{Rule: Rule{CSS: "hr:nth-last-child(2n+100000)"}}),
+		"field x: the page takes more than 18000000 steps to read",
+	},
+	{
+		"siblings in an XPath expression",
+		func() string { return strings.Repeat("<hr>", 5000) },
+		oneField(Field{Rule: Rule{XPath: "count(//hr/following-sibling::hr[@id])"}}),
+		"field x: the page takes more than 12000000 steps to read",
+	},
+	{
+		"searches that each look at the rest of the page",
+		func() string { return strings.Repeat("x", 30_000) },
+		oneField(Field{Rule: Rule{Regex: "x(?:.*y)?"}, Many: true}),
+		"field x: the page takes more than 13000000 steps to read",
+	},
+	{
+		"assignments that each look at the rest of the page",
+		func() string { return strings.Repeat("x1 ", 10_000) },
+		oneField(Field{Rule: Rule{Regex: "x(?:.*y)?", JSON: "."}, Many: true}),
+		"field x: the page takes more than 13000000 steps to read",
+	},
+	{
+		"a jq expression without end",
+		func() string { return "{}" },
+		oneField(Field{Rule: Rule{JSON: "def f: f; f"}}),
+		"field x: the jq expression took more than 1000008 steps",
+	},
+	{
+		"a jq expression with results without end",
+		func() string { return "{}" },
+		oneField(Field{Rule: Rule{JSON: "repeat(1)"}, Last: true}),
+		"field x: the jq expression took more than 1000008 steps",
+	},
+	{
+		"a long jq expression for each row",
+		func() string { return "[1,2,3]" },
+		Spec{Rows: &Rule{JSON: ".[]"}, Key: "{x}", Fields: []Field{{Name: "x", Rule: Rule{JSON: "[range(. * 100000)] | length"}}}},
+		"row 1: field x: the page takes more than 10000700 steps to read",
+	},
+	{
+		"JSON nested 100,000 deep",
+		func() string { return strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) },
+		oneField(Field{Rule: Rule{JSON: "[paths]|length"}}),
+		"field x: reading the page as JSON: invalid character '[' exceeded max depth",
+	},
+	{
+		"JSON nested 2000 deep",
+		func() string { return strings.Repeat(`{"a":[`, 1000) + strings.Repeat("]}", 1000) },
+		oneField(Field{Rule: Rule{JSON: "[paths]|length"}}),
+		"field x: reading the page as JSON: the JSON is nested deeper than 1000",
+	},
+	{
+		"JSON nested 2000 deep within a page",
+		func() string { return "s = " + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) },
+		oneField(Field{Rule: Rule{Regex: "s =", JSON: "[paths]|length"}}),
+		"field x: there is no JSON value: the JSON is nested deeper than 1000",
+	},
+	{
+		"a table of a million columns",
+		func() string { return "<table><tr>" + strings.Repeat("<td colspan=1000>", 1000) },
+		oneField(Field{Rule: Rule{Table: "a"}}),
+		"field x: a table has more than 1000 columns",
+	},
+	{
+		"a table whose cells reach over all rows",
+		func() string {
+			return "<table><tr><th>a</th></tr>" + strings.Repeat("<tr><th rowspan=1000 scope=row>a<td rowspan=1000>", 3000)
+		},
+		oneField(Field{Rule: Rule{Table: "a"}, Many: true}),
+		"field x: a table has more than 1000 columns",
+	},
+	{
+		"texts within texts",
+		func() string { return strings.Repeat("<div>", 500) + strings.Repeat("text ", 40_000) },
+		oneField(Field{Rule: Rule{CSS: "div"}, Many: true}),
+		"field x: the records of the page take more than 67513864 bytes",
+	},
+	{
+		"texts within texts as one",
+		func() string { return strings.Repeat("<div>", 500) + strings.Repeat("text ", 40_000) },
+		oneField(Field{Rule: Rule{CSS: "div"}, Join: ","}),
+		"field x: the records of the page take more than 67513864 bytes",
+	},
+	{
+		"a long text in every row",
+		func() string {
+			return `<meta name="m" content="` + strings.Repeat("text ", 40_000) + `">` + strings.Repeat("<i>x</i>", 1000)
+		},
+		Spec{Rows: &Rule{CSS: "i"}, Key: "{x}", Fields: []Field{{Name: "m", Rule: Rule{Meta: "m"}}, {Name: "x", Rule: Rule{CSS: ":scope"}}}},
+		"row ",
+	},
+}
+
+// TestLimits: a page that costs too much fails with a kind, and each time the
+// same way.
+func TestLimits(t *testing.T) {
+	for _, h := range hostile {
+		t.Run(h.name, func(t *testing.T) {
+			rules, in := mustCompile(t, h.spec), Input{Body: []byte(h.page()), Target: "1"}
+			_, err := rules.Parse(in)
+			var e *Error
+			if !errors.As(err, &e) || e.Kind != KindSyntax || !strings.HasPrefix(err.Error(), h.want) {
+				t.Fatalf("the error is %v, want %s", err, h.want)
+			}
+			if len(in.Body) > 50_000 {
+				return // once is enough of seconds
+			}
+			if _, again := rules.Parse(in); fmt.Sprint(again) != fmt.Sprint(err) {
+				t.Errorf("read again the error is %v, first it was %v", again, err)
+			}
+		})
+	}
+}
+
+// TestWithinLimits: what is large, and no more, is read.
+func TestWithinLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		page  string
+		field Field
+		want  string
+	}{
+		"an attribute of 5 MB": {`<a title="` + strings.Repeat("x", 5<<20) + `" id="7">`, Field{Rule: Rule{CSS: "a[title*=y], #none, [id]"}, Attr: "id"}, `"7"`},
+		"50,000 attributes":    {"<a " + strings.Repeat("a b ", 25_000) + ">text", Field{Rule: Rule{CSS: "a"}}, `"text"`},
+		"100,000 matches":      {strings.Repeat("<hr>", 100_000), Field{Rule: Rule{XPath: "count(//hr)"}, Type: "integer"}, "100000"},
+		"JSON 1000 deep":       {strings.Repeat("[", 1000) + strings.Repeat("]", 1000), Field{Rule: Rule{JSON: "[paths]|length"}, Type: "integer"}, "999"},
+		"the second of many":   {strings.Repeat("<li>a</li>", 50_000), Field{Rule: Rule{CSS: "li:nth-child(2)"}}, `"a"`},
+	} {
+		if got := parseField(t, Input{Body: []byte(c.page), Target: "1"}, c.field); got != c.want {
+			t.Errorf("%s gives %.300s, want %s", name, got, c.want)
+		}
+	}
+}
