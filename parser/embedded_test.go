@@ -29,6 +29,7 @@ func TestEmbeddedJSON(t *testing.T) {
 		{Field{Rule: Rule{Regex: `window\.STATE = `, JSON: ".a"}}, `"};</x>"`},
 		{Field{Rule: Rule{Regex: `window\.STATE =`, JSON: ".a"}, Many: true}, `["};</x>","second"]`},
 		{Field{Rule: Rule{Regex: `window\.STATE =`, JSON: ".n[1]"}}, `"2"`},
+		{Field{Rule: Rule{Regex: "</x>|STATE = ", JSON: ".a"}, Many: true}, `["};</x>","second"]`}, // nothing is found within a value
 		{Field{Rule: Rule{Regex: "nothing", JSON: "."}}, "null?"},
 		{Field{Rule: Rule{Regex: "a = ", JSON: "."}}, `"1"`},
 		{Field{Rule: Rule{Regex: "window.", JSON: ".a"}}, `!parse_error: field x: there is no JSON value: invalid character 'S' looking for beginning of value (got "STATE = `},

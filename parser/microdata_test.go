@@ -32,6 +32,7 @@ func TestMicrodata(t *testing.T) {
 		{"image", "Product", Field{Many: true}, `["k1.jpg","k2.jpg"]`},
 		{"offers.price", "Product", Field{Type: "decimal", Many: true}, `["19.90","21"]`},
 		{"mainEntity.offers.price", "", Field{}, `"19.90"`},
+		{"price", "Product", Field{}, "null?"},
 		{"price", "Offer", Field{}, `"19.90"`},
 		{"offers.availability", "Product", Field{}, `"https://schema.org/InStock"`},
 		{"offers.name", "Product", Field{}, `"Second"`},
