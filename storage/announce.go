@@ -3,7 +3,8 @@ package storage
 // This file tells who waits for work that there is some: after the commit that
 // made it, and once for however much there is.
 
-// queued is an event that became pending at a sink; 0: the sink may go on.
+// queued is an event that became pending at a sink, or was discarded there; 0: the
+// sink may go on.
 type queued struct {
 	sink  string
 	event uint64
@@ -25,12 +26,13 @@ func (s *Store) TakeReady() []LaneID {
 	return lanes
 }
 
-// Queued gives a token after events became pending; TakeQueued names their sinks.
+// Queued gives a token after events became pending or were discarded; TakeQueued
+// names their sinks.
 func (s *Store) Queued() <-chan struct{} { return s.deliver }
 
-// TakeQueued gives the sinks for which events became pending since the last
-// call, each with the lowest number of these; 0: a sink that was stopped may go
-// on.
+// TakeQueued gives the sinks at which events became pending or were discarded
+// since the last call, each with the lowest number of these; 0: a sink that was
+// stopped may go on.
 func (s *Store) TakeQueued() map[string]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

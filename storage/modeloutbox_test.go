@@ -197,6 +197,7 @@ func (x *machine) discardEvent(t *rapid.T) {
 		want = storage.ErrTransition
 	default:
 		d.State, d.Next = storage.DispatchDiscarded, time.Time{}
+		x.m.queue(sink, seq)
 	}
 	if !errors.Is(err, want) {
 		t.Fatalf("discarding event %d at %s: %v, want %v", seq, sink, err, want)

@@ -389,6 +389,7 @@ func (tx *Tx) DiscardEvent(seq uint64, sink string) error {
 			return fmt.Errorf("event %d to sink %s is %s: %w", seq, sink, d.State, ErrTransition)
 		}
 		d.State, d.Next = DispatchDiscarded, noTime
+		tx.queued = append(tx.queued, queued{sink, seq}) // those behind it need no longer wait
 		return nil
 	})
 }

@@ -530,6 +530,43 @@ func TestDiscardedIsNotSent(t *testing.T) {
 	})
 }
 
+// TestDiscardedHoldsNoKey: those behind an event that a person gives up go at
+// once, also where it is under way just then.
+func TestDiscardedHoldsNoKey(t *testing.T) {
+	for name, underWay := range map[string]time.Duration{"waiting": 0, "under way": 5 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &consumer{answer: func(_ context.Context, name string, _ int) Result {
+					if name == "x=1" {
+						time.Sleep(underWay)
+						return again
+					}
+					return ok
+				}}
+				r := setup(t, sink("a", 2, c))
+				emit(t, r.store, []string{"a"}, versions("x", 3)...)
+				if err := r.store.Update(t.Context(), func(tx *storage.Tx) error {
+					return tx.EndDeliveries("a", []storage.Delivery{{Event: 1, Outcome: storage.OutcomeAgain, Reason: "500", Counts: true}})
+				}); err != nil {
+					t.Fatal(err)
+				}
+				_, stop := r.start()
+				if err := r.store.Update(t.Context(), func(tx *storage.Tx) error { return tx.DiscardEvent(1, "a") }); err != nil {
+					t.Fatal(err)
+				}
+				pass(underWay)
+				wantNames(t, "deliveries", c.all, "x=1", "x=2", "x=3")
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+				if d := r.dispatch("a", "x=1"); d.State != storage.DispatchDiscarded || d.Tries != 2 {
+					t.Errorf("x=1: %+v", d)
+				}
+			})
+		})
+	}
+}
+
 func TestAFullDiskIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &consumer{}

@@ -87,7 +87,7 @@ func (e *ending) delivery(tx *storage.Tx, s *Sink) (storage.Delivery, error) {
 	if errors.Is(err, storage.ErrNotFound) { // discarded and pruned
 		return d, nil
 	}
-	if err != nil {
+	if err != nil || so.State != storage.DispatchPending { // discarded: nobody need wait for it
 		return d, err
 	}
 	tries := so.Tries

@@ -52,9 +52,23 @@ func newWindow() window { return window{more: true, limit: maxWindow, queues: ma
 func (w *window) hasMore() bool { return w.more && w.size < w.limit }
 
 // rewind has the window read again from an event on, 0 being the first: it has
-// become pending, or due.
+// become pending, or due, or was discarded. What is under way stays.
 func (w *window) rewind(seq uint64) {
-	w.after, w.more = min(w.after, max(seq, 1)-1), true
+	w.more = true
+	if seq > w.after {
+		return
+	}
+	w.after = max(seq, 1) - 1
+	for key, q := range w.queues {
+		i, _ := q.find(seq)
+		w.size -= len(q.events) - i
+		if i == 0 && q.busy == 0 {
+			w.unwait(q)
+			delete(w.queues, key)
+		}
+		q.events = q.events[:i]
+	}
+	w.ready = slices.DeleteFunc(w.ready, func(q *queue) bool { return len(q.events) == 0 })
 }
 
 // add takes in a pending event, or what the store now says of one. By that it may
@@ -76,13 +90,18 @@ func (w *window) add(seq, key uint64, due, now time.Time) {
 
 // insert puts an event into its place, and reports whether it was there before.
 func (q *queue) insert(p pending) (known bool) {
-	i, known := slices.BinarySearchFunc(q.events, p.seq, func(p pending, seq uint64) int { return cmp.Compare(p.seq, seq) })
+	i, known := q.find(p.seq)
 	if known {
 		q.events[i] = p
 		return true
 	}
 	q.events = slices.Insert(q.events, i, p)
 	return false
+}
+
+// find gives the place of an event, or where it would be.
+func (q *queue) find(seq uint64) (i int, known bool) {
+	return slices.BinarySearchFunc(q.events, seq, func(p pending, seq uint64) int { return cmp.Compare(p.seq, seq) })
 }
 
 // arrange puts a queue where its first event belongs.

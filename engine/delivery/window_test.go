@@ -110,6 +110,16 @@ func TestWindow(t *testing.T) {
 				delete(model, it.seq)
 				w.forget(it, now)
 			},
+			"rewind": func(t *rapid.T) {
+				seq := rapid.Uint64Range(0, 42).Draw(t, "seq")
+				w.after = 40
+				w.rewind(seq)
+				for known, e := range model {
+					if known >= seq && seq <= 40 && !e.busy {
+						delete(model, known)
+					}
+				}
+			},
 			"time": func(*rapid.T) { now = now.Add(time.Second) },
 			"": func(t *rapid.T) {
 				if w.size != len(model) {
