@@ -10,7 +10,7 @@ import (
 
 const (
 	firstDelay = time.Second // after the first delivery that failed; doubled each time
-	maxDelay   = time.Hour
+	maxDelay   = time.Hour   // nothing waits longer for its next delivery
 )
 
 // delay is the wait after the n-th delivery of an event that failed, from 1. One

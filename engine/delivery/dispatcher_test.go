@@ -168,6 +168,27 @@ func TestBackoffIsKept(t *testing.T) {
 	})
 }
 
+// TestAClockThatGoesBack: what is due in a year by the clock that was is due in an
+// hour.
+func TestAClockThatGoesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &consumer{}
+		r := setup(t, sink("a", 1, c))
+		emit(t, r.store, []string{"a"}, versions("x", 2)...)
+		if err := r.store.Update(t.Context(), func(tx *storage.Tx) error {
+			return tx.EndDeliveries("a", []storage.Delivery{{Event: 1, Outcome: storage.OutcomeAgain, Reason: "500", Next: tx.Now.AddDate(1, 0, 0)}})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		_, stop := r.start()
+		pass(maxDelay)
+		wantNames(t, "arrived", c.got, "x=1", "x=2")
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestADeadSinkHoldsBackNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := func(ctx context.Context, _ string, _ int) Result {

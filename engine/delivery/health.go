@@ -9,7 +9,7 @@ const (
 	failuresToPause = 5
 	firstPause      = time.Second // doubled with each probe that fails
 	maxPause        = 5 * time.Minute
-	maxGate         = time.Hour // of what a sink may ask for
+	maxGate         = maxDelay // of what a sink may ask for
 )
 
 // health is what the deliveries of late have shown of a sink. The zero value is

@@ -263,7 +263,11 @@ func (l *lane) read(now time.Time) error {
 		return fmt.Errorf("reading the outbox of sink %s: %w", l.sink.Name, err)
 	}
 	for _, p := range list {
-		l.window.add(p.Event, xxhash.Sum64String(p.Key), p.Next, now)
+		due := p.Next
+		if farthest := now.Add(maxDelay); due.After(farthest) { // it was set by a clock that has gone back since
+			due = farthest
+		}
+		l.window.add(p.Event, xxhash.Sum64String(p.Key), due, now)
 		l.window.after = p.Event
 	}
 	l.window.more = len(list) == readEvents
