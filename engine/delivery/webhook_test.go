@@ -435,6 +435,7 @@ func TestWebhookOverKeptConnections(t *testing.T) {
 				}
 			})
 			w := hook(t, c.URL, nil)
+			w.transport.IdleConnTimeout = 0 // however slow the machine is
 			rooms := []*atomic.Int64{}
 			w.transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				inner, err := new(net.Dialer).DialContext(ctx, network, addr)
@@ -511,6 +512,7 @@ func TestWebhookKeepsConnections(t *testing.T) {
 		_, _ = io.WriteString(w, strings.Repeat("x", maxAnswer/2))
 	})
 	w := hook(t, c.URL, nil)
+	w.transport.IdleConnTimeout = 0 // however slow the machine is
 	for i := range uint64(20) {
 		post(t.Context(), t, w, newEvent(i, "{}"))
 	}
