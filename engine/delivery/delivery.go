@@ -32,7 +32,7 @@ type Transport interface {
 	// Deliver sends events, of which no two have the same key, and gives one
 	// Result for each, in their order. It ends when ctx does. It may be called
 	// from as many goroutines as the sink has deliveries in flight, and is never
-	// called after Close.
+	// called beside Close or after it.
 	Deliver(ctx context.Context, events []*storage.Event) []Result
 	// Close lets go of what Deliver has opened.
 	Close() error

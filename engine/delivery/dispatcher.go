@@ -57,14 +57,17 @@ func New(opts Options) *Dispatcher {
 // Run delivers what is pending and what becomes so, until done is closed: then it
 // ends when nothing is left that it could deliver within patience. When ctx ends
 // it stops cleanly: no delivery begins, those under way may end within Grace,
-// and what was not sent goes back. At the end it closes the transports. Its error
-// is the store's.
+// and what was not sent goes back. At the end it closes the transports that have
+// returned. Its error is the store's.
 func (d *Dispatcher) Run(ctx context.Context, done <-chan struct{}) error {
 	err := d.takeOver(ctx)
 	if err == nil {
 		err = d.deliver(ctx, done)
 	}
 	for _, l := range d.lanes {
+		if l.slots > 0 { // it goes on past its time, with what Close would let go of
+			continue
+		}
 		if err := l.sink.Transport.Close(); err != nil {
 			l.log.Error("a sink could not be closed", "error", err)
 		}

@@ -85,9 +85,17 @@ func (l *lane) run(ctx context.Context) error {
 		<-l.noted
 	}
 	for l.sending > 0 {
-		l.sending -= len((<-l.answers).items)
+		l.ended(<-l.answers)
 	}
 	return err
+}
+
+// ended takes a delivery that has answered off those under way.
+func (l *lane) ended(a answer) {
+	l.sending -= len(a.items)
+	if a.returned {
+		l.slots--
+	}
 }
 
 func (l *lane) loop(ctx, deliveries context.Context, cut context.CancelCauseFunc) error {
@@ -276,10 +284,7 @@ func (l *lane) read(now time.Time) error {
 
 // hear learns from the answer of a delivery. Its error is the store's.
 func (l *lane) hear(a answer) error {
-	if a.returned {
-		l.slots--
-	}
-	l.sending -= len(a.items)
+	l.ended(a)
 	if a.err != nil {
 		return fmt.Errorf("reading events for sink %s: %w", l.sink.Name, a.err)
 	}
