@@ -31,7 +31,12 @@ func newCoverage() *coverage {
 	for _, e := range slices.Concat(endings, disturbances) {
 		c.faults[e.name] = 0
 	}
-	c.faults[consumerDies] = 0
+	for _, f := range deliveryFaults {
+		c.faults[f.name] = 0
+	}
+	for _, name := range deliveryFates {
+		c.faults[name] = 0
+	}
 	return c
 }
 

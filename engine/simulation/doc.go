@@ -21,10 +21,13 @@
 //     do the kept pages beside it (pages_test.go);
 //   - a clock that is the bubble's and a jump or two (clock_test.go);
 //   - one life after another of the process that collects: a store, an engine,
-//     consumers of events, and one who submits jobs (life_test.go), and what is
-//     to befall it (plan_test.go);
+//     one who submits jobs (life_test.go), and what is to befall it
+//     (plan_test.go);
+//   - consumers of events behind the engine's own dispatcher, which refuse, hang,
+//     keep an event without a word or want no more, and a person who looks after
+//     their sinks (consumer_test.go);
 //   - a ledger of what is durable, which reads the store after each commit and
-//     wants an explanation of every change (ledger_test.go).
+//     wants an explanation of every change (ledger_test.go, outbox_test.go).
 //
 // Each fault is drawn from a hash of the seed and of what it is drawn for, such
 // as a URL and the number of its request. So a change that moves one thing in
@@ -42,14 +45,19 @@
 // At each request: its job is claimed durably and has not been asked for under
 // that claim before. In particular nobody asks for what is complete.
 //
-// At each delivery: the event was durable before.
+// At each delivery: the store knows that it is about to begin. At each arrival:
+// the event was durable before; it arrives no more often than once and once more
+// for each delivery noted as ambiguous and each time that a person sent it again;
+// but for what was given up or sent again, none of its key arrives before those
+// that were committed before it. An event is noted as delivered only after its
+// consumer has said so.
 //
 // After each crash: Check is clean, and the store holds exactly what the ledger
 // says. A store that has stopped writes nothing more, not even when closed.
-// After a stop no lease is held.
+// After a stop no lease is held, and no delivery is under way.
 //
 // At the end: the exports are those of a calm world, jobs are in its states for
-// its reasons, each event was delivered at least once under its id, each job
+// its reasons, each event has arrived at least once under its id, each job
 // was completed once, and no job counts more attempts than the site gave it
 // failures, and the one that ended it.
 //

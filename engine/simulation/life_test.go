@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"semel/engine"
 	"semel/storage"
 )
-
-const consumerDies = "consumer dies before it acknowledges"
 
 // life is one process, from its start to its end.
 type life struct {
@@ -24,6 +23,9 @@ type life struct {
 	ctx   context.Context    // ends when the power goes
 	stop  context.CancelFunc // asks the engine to stop
 	group sync.WaitGroup     // all that goes on beside the engine
+
+	disturbed bool        // something may befall it
+	succeeded atomic.Bool // another engine works beside the one that ends
 }
 
 // live is one life: a process starts with what is durable, works until it is
@@ -41,9 +43,7 @@ func (w *world) live(n int) {
 	}
 	l.plan()
 	l.group.Go(l.submit)
-	for _, sink := range sinkNames {
-		l.group.Go(func() { l.consume(sink) })
-	}
+	l.group.Go(l.attend)
 	l.work(ctx, "engine")
 	close(l.ended)
 	l.group.Wait()
@@ -83,8 +83,8 @@ func (l *life) check() {
 	}
 }
 
-// checkLeases wants no lease to be held when the engines have ended, unless
-// there was no room to say so.
+// checkLeases wants no lease to be held and no delivery to be under way when the
+// engines have ended, unless there was no room to say so.
 func (l *life) checkLeases() {
 	if l.w.disk.wasFull() {
 		return
@@ -92,6 +92,11 @@ func (l *life) checkLeases() {
 	for _, j := range l.w.ledger.state().jobs {
 		if j.State == storage.StateRunning {
 			l.w.failf("the engine has ended, and %s is running", name(j))
+		}
+	}
+	for _, sink := range sinkNames {
+		if taken := l.w.ledger.state().taken(sink); len(taken) > 0 {
+			l.w.failf("the engine has ended, and %s may be getting events %d", sink, taken)
 		}
 	}
 }
@@ -105,8 +110,12 @@ func (l *life) work(ctx context.Context, owner string) {
 	}
 	defer e.Close()
 	sum, err := e.RunOnce(ctx)
-	l.w.logf("%s ends: completed %d, failed %d, retried %d, released %d, stale %d, rescued %d, open %d, paused %d, error %v",
-		owner, sum.Completed, sum.Failed, sum.Retried, sum.Released, sum.Stale, sum.Rescued, sum.Open, len(sum.Paused), err)
+	ended := err
+	if errors.Is(err, storage.ErrStopped) { // of all that it stopped one is named, any
+		ended = storage.ErrStopped
+	}
+	l.w.logf("%s ends: completed %d, failed %d, retried %d, released %d, stale %d, rescued %d, open %d, paused %d, delivered %d, dead %d, undelivered %d %v, error %v",
+		owner, sum.Completed, sum.Failed, sum.Retried, sum.Released, sum.Stale, sum.Rescued, sum.Open, len(sum.Paused), sum.Delivered, sum.Dead, sum.Undelivered, sum.Waiting, ended)
 	if err != nil && (l.w.disk.failure() == nil || !errors.Is(err, storage.ErrStopped)) {
 		l.w.failf("the engine ended with %v", err)
 	}
@@ -120,7 +129,7 @@ func (l *life) options(owner string) engine.Options {
 		Store: l.store, Owner: fmt.Sprintf("%s of life %d", owner, l.n), Log: slog.New(l.w.log()),
 		Workers: 16, Lease: lease, Grace: time.Second, UserAgent: "simulation",
 		MaxBodyBytes: 1 << 20, AllowPrivate: true, Pacing: pacing,
-		Proxies: l.w.catalog.proxies, Sources: l.w.catalog.sources,
+		Proxies: l.w.catalog.proxies, Sources: l.w.catalog.sources, Sinks: l.sinks(),
 		Bodies: engine.BodiesAll, Now: l.w.clock.now, Transport: l,
 	}
 }
@@ -194,48 +203,6 @@ func (l *life) submitOne(job storage.NewJob) error {
 		l.w.failf("%s was submitted: known before %v, new %v, durable %v", job.Key, known, done.New, durable)
 	}
 	return nil
-}
-
-// consume delivers a sink's events and acknowledges them, until there are none
-// and no engine that makes more.
-func (l *life) consume(sink string) {
-	for round := 0; !l.dead(); round++ {
-		running := l.rest(l.draw(sink, "pause", round).between(time.Second, 6*time.Second), sink, l.n, round)
-		n := l.deliver(sink, round)
-		if n == 0 && !running {
-			return
-		}
-	}
-}
-
-// deliver delivers a few events; between delivery and acknowledgement the
-// consumer may die.
-func (l *life) deliver(sink string, round int) (delivered int) {
-	var events []*storage.Event
-	if err := l.store.View(func(tx *storage.Tx) (err error) {
-		events, err = tx.PendingEvents(sink, 0, 4)
-		return err
-	}); err != nil {
-		return 0
-	}
-	var ended []storage.Delivery
-	for _, e := range events {
-		l.wait(l.ctx, 10*time.Millisecond, sink, l.n, round, e.ID)
-		if l.dead() {
-			return 0
-		}
-		l.w.deliver(sink, e)
-		ended = append(ended, storage.Delivery{Event: e.Seq, Outcome: storage.OutcomeDelivered})
-	}
-	if len(ended) == 0 {
-		return 0
-	}
-	if !l.w.calm && l.draw(sink, "dies", round).oneIn(6) {
-		l.w.met(consumerDies)
-		return len(ended)
-	}
-	_ = l.store.Update(context.Background(), func(tx *storage.Tx) error { return tx.EndDeliveries(sink, ended) })
-	return len(ended)
 }
 
 // log is where engines log to: the trace, if somebody is to read it.

@@ -49,6 +49,7 @@ var disturbances = []event{
 	{"slow commits", spell(40*time.Second, (*disk).setSlow)},
 	{"gateway refuses every login (407)", refuse(http.StatusProxyAuthRequired)},
 	{"gateway: account used up (402)", refuse(http.StatusPaymentRequired)},
+	{sinkDown, sinkFails},
 	{"a second process is refused the store", secondProcess},
 }
 
@@ -59,6 +60,7 @@ func (l *life) plan() {
 	if l.w.calm || l.n > lives {
 		return
 	}
+	l.disturbed = true
 	e := oneOf(l.draw("ending"), endings)
 	e.befall(l, e.name)
 	for i := range l.draw("disturbances").below(4) {
@@ -79,10 +81,10 @@ func (l *life) later(what string, do func()) {
 }
 
 // often are the kinds that one life has many of.
-var often = []kind{enqueue, claimed, renew, complete, retry, promote, acknowledge}
+var often = []kind{enqueue, claimed, renew, complete, retry, promote, take, acknowledge, putOff}
 
 // targets are the kinds that a crash looks for; the rarest stand here again.
-var targets = append(slices.Clone(kinds), release, enqueue, enqueue, complete, renew, fail, release, rescue, stale, acknowledge, forget, forget)
+var targets = append(slices.Clone(kinds), release, enqueue, enqueue, complete, renew, fail, release, rescue, stale, acknowledge, forget, forget, giveBack, halt, resume)
 
 // cutAt ends the disk at a boundary: of any transaction or, so that the rare
 // ones have their share, of one of a kind.
@@ -99,7 +101,7 @@ func cutAt(s side, err error) func(*life, string) {
 			c.skip = l.draw("skip").below(4)
 		}
 		switch c.kind { // some need help to come
-		case release:
+		case release, giveBack:
 			stop(l, "clean stop")
 		case stale:
 			takeOver(l, "a second engine takes over")
@@ -128,6 +130,7 @@ func stop(l *life, name string) {
 func takeOver(l *life, name string) {
 	l.later(name, func() {
 		l.w.met(name)
+		l.succeeded.Store(true)
 		l.stop()
 		l.work(l.ctx, "successor")
 	})
