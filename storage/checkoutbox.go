@@ -39,6 +39,7 @@ func dispatchRules(d *Dispatch) []rule {
 		{d.Outcome != "" && outcomeMetrics[d.Outcome] == "", "the outcome of its last delivery is unknown: " + string(d.Outcome)},
 		{(d.Outcome == "") != d.Last.IsZero(), "its last delivery has an outcome and no time, or a time and no outcome"},
 		{d.State == DispatchDelivered && !d.Outcome.arrived(), "it is delivered, and its last delivery is not"},
+		{d.State == DispatchPending && d.Outcome.arrived() && !d.Requeued, "it is pending, though its last delivery has arrived and nobody sent it back"},
 		{d.State == DispatchDead && (d.Outcome == "" || d.Outcome.arrived()), "it is dead, and no delivery of it has failed last"},
 		{d.State != DispatchPending && !d.Next.IsZero(), "it is not pending, and a delivery is due"},
 		{d.Tries > 0 && d.First.IsZero(), "it has tries, and no first one"},

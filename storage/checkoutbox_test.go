@@ -47,6 +47,9 @@ var outboxDamage = []damage{
 	{"delivered by nothing", writeDispatch(eventJobRescued, "b", func(d *Dispatch) { d.Outcome = OutcomeAgain }), []Breach{
 		{"dispatch", dispatchKey(eventJobRescued, "b"), "it is delivered, and its last delivery is not"},
 	}},
+	{"pending though it arrived", writeDispatch(eventA, "a", func(d *Dispatch) { d.Outcome, d.Last = OutcomeDelivered, damagedEnd }), []Breach{
+		{"dispatch", dispatchKey(eventA, "a"), "it is pending, though its last delivery has arrived and nobody sent it back"},
+	}},
 	{"dead by nothing", writeDispatch(eventJobA, "b", func(d *Dispatch) { d.Outcome = OutcomeDeduplicated }), []Breach{
 		{"dispatch", dispatchKey(eventJobA, "b"), "it is dead, and no delivery of it has failed last"},
 	}},
