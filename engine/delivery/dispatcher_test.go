@@ -94,6 +94,27 @@ func TestWhatPassesBurnsNoAttempt(t *testing.T) {
 	})
 }
 
+// TestWhatPassesWaitsLonger: an event that fails for now, over and over, while
+// others arrive, is tried ever less often.
+func TestWhatPassesWaitsLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &consumer{answer: failing(Result{Outcome: storage.OutcomeAgain, Reason: "exit status 75", Passing: true}, "x=1")}
+		r := setup(t, sink("a", 1, c))
+		emit(t, r.store, []string{"a"}, versions("x", 1)...)
+		_, stop := r.start()
+		for n := range 600 {
+			emit(t, r.store, []string{"a"}, rows(fmt.Sprint("k", n), 1)...)
+			pass(time.Second)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if n := c.tries["x=1"]; n < 8 || n > 12 {
+			t.Errorf("%d deliveries in ten minutes", n)
+		}
+	})
+}
+
 func TestADeadEventNoLongerHoldsItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &consumer{answer: failing(again, "x=1")}

@@ -290,7 +290,9 @@ func (l *lane) hear(a answer) error {
 	}
 	counts := !a.cut && !l.health.paused()
 	for i, r := range a.results {
-		l.ends = append(l.ends, ending{item: a.items[i], Result: r, id: a.ids[i], counts: counts && !r.Stop && !r.Passing, cut: a.cut})
+		l.ends = append(l.ends, ending{
+			item: a.items[i], Result: r, id: a.ids[i], counts: counts && !r.Stop && !r.Passing, passes: counts && r.Passing, cut: a.cut,
+		})
 		if r.Stop {
 			l.setStopped(r.Reason)
 		}

@@ -15,6 +15,7 @@ type ending struct {
 	Result        // without an outcome: it was not sent
 	id     string // of the event, where it was sent
 	counts bool   // against its limit of attempts
+	passes bool   // it does not count for Passing alone
 	cut    bool   // by a stop: no limit ends it
 }
 
@@ -96,9 +97,14 @@ func (e *ending) delivery(tx *storage.Tx, s *Sink) (storage.Delivery, error) {
 	}
 	overtime := !so.First.IsZero() && tx.Now.Sub(so.First) >= s.Limits.Time
 	d.Dead = !e.cut && !e.Stop && (e.counts && int(tries) >= s.Limits.Attempts || overtime)
-	if !d.Dead {
-		d.Next = tx.Now.Add(max(delay(e.id, tries), min(e.RetryAfter, maxGate)))
+	if d.Dead {
+		return d, nil
 	}
+	wait := max(delay(e.id, tries), min(e.RetryAfter, maxGate))
+	if e.passes && !so.First.IsZero() { // as long again as it has failed: doubled, as if it counted
+		wait = max(wait, min(tx.Now.Sub(so.First), maxDelay))
+	}
+	d.Next = tx.Now.Add(wait)
 	return d, nil
 }
 
