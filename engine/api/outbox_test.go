@@ -184,6 +184,7 @@ func TestChangeEvents(t *testing.T) {
 		{"and pending ones", discard, EventSelection{EventFilter: ofA, Also: storage.DispatchPending}, map[string]int{"a": 3}, nil, []string{"2 a discarded", "4 a discarded", "5 a discarded"}},
 		{"of a sink that is not in the config", discard, EventSelection{EventFilter: EventFilter{Sink: "b"}}, map[string]int{"b": 1}, nil, []string{"2 b discarded"}},
 		{"pending one by name", discard, EventSelection{Refs: []string{"5"}}, map[string]int{"a": 1, "b": 1}, nil, []string{"5 a discarded", "5 b discarded"}},
+		{"named twice", discard, EventSelection{Refs: []string{"5", "5"}}, map[string]int{"a": 1, "b": 1}, nil, []string{"5 a discarded", "5 b discarded"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := outbox(t)

@@ -30,16 +30,16 @@ type EventsChanged struct {
 // check refuses a selection that does not say what is meant.
 func (s *EventSelection) check(c *eventChange) error {
 	if s.Also != "" && s.Also != c.also {
-		return fmt.Errorf("%w: also is %q here, or left out (got %q)", ErrBadRequest, c.also, s.Also)
+		return badRequest("also is %q here, or left out (got %q)", c.also, s.Also)
 	}
 	if len(s.Refs) > 0 {
 		if s.EventFilter != (EventFilter{Sink: s.Sink}) {
-			return fmt.Errorf("%w: with refs only a sink can be named", ErrBadRequest)
+			return badRequest("with refs only a sink can be named")
 		}
 		return nil
 	}
 	if s.EventFilter == (EventFilter{}) {
-		return fmt.Errorf("%w: name refs, or a sink, a type, from or to", ErrBadRequest)
+		return badRequest("name refs, or a sink, a type, from or to")
 	}
 	_, err := oneOf("type", s.Type, storage.EventTypes)
 	return err
@@ -114,6 +114,8 @@ func (l *Local) changeNamedEvents(ctx context.Context, s EventSelection, c *even
 		}
 		events[i] = e.Seq
 	}
+	slices.Sort(events)
+	events = slices.Compact(events) // a number and an id may name one
 	states := c.named
 	if s.Also != "" {
 		states = append(slices.Clone(states), s.Also)
