@@ -62,7 +62,7 @@ func TestFileSinkKilled(t *testing.T) {
 		for n := 0; ; n++ {
 			point := points[n%len(points)]
 			cmd := f.command(strings.Fields(runOnce)...)
-			cmd.Env = append(cmd.Env, trap{Point: point, Hit: 1 + (n+rounds)%4}.env())
+			cmd.Env = append(cmd.Env, trap{Point: point, Hit: 1 + (n/len(points)+rounds)%4}.env())
 			if !killed(t, cmd, nil) {
 				break
 			}
