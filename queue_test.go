@@ -40,9 +40,10 @@ title = { css = "h1", required = true }
 `, nats, site, targets)
 }
 
-// eventStream makes the stream that the boxes publish to.
+// eventStream makes the stream that the boxes publish to. It knows ids again for
+// longer than any test takes.
 func eventStream(s *brokertest.Server) jetstream.Stream {
-	return s.Stream(jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"semel.>"}})
+	return s.Stream(jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"semel.>"}, Duplicates: time.Hour})
 }
 
 // wantOnePerEvent wants n messages in a stream, and no id twice.

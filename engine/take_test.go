@@ -174,7 +174,7 @@ func TestTakeBounded(t *testing.T) {
 		}
 		rest = int(info.NumPending) + info.NumAckPending
 	}
-	batch, err := pull.Fetch(300, jetstream.FetchMaxWait(time.Second))
+	batch, err := pull.Fetch(200, jetstream.FetchMaxWait(20*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// readyTime is how long a server may take to start: far more than it does.
+// readyTime is how long a server may take to start, and to answer a test: far more
+// than it does.
 const readyTime = 30 * time.Second
 
 // Server is a NATS server with JetStream, on a loopback port of its own.
@@ -64,12 +65,12 @@ func (s *Server) URL() string { return s.server.ClientURL() }
 // JetStream is a connection to the server that ends with the test.
 func (s *Server) JetStream() jetstream.JetStream {
 	s.t.Helper()
-	conn, err := nats.Connect(s.URL())
+	conn, err := nats.Connect(s.URL(), nats.Timeout(readyTime))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(readyTime))
 	if err != nil {
 		s.t.Fatal(err)
 	}
