@@ -48,14 +48,10 @@ func (l *loader) sink(t *table, c *Config) Sink {
 	t.integer("attempts", &s.Limits.Attempts, 1, 1000)
 	t.duration("time", &s.Limits.Time, time.Minute)
 	t.duration("timeout", &s.Timeout, time.Second)
-	read := sinkTypes[s.Type]
-	switch {
-	case read != nil:
+	if read := sinkTypes[s.Type]; read != nil {
 		own := l.open(t.node, s.Type+" sink")
 		read(own, &s, c)
 		l.unknown(t.node, slices.Concat(l.known[t.kind], l.known[own.kind]))
-	case s.Type != "":
-		l.notYet(t.node)
 	}
 	return s
 }
