@@ -40,7 +40,7 @@ func (l *Local) Backfill(ctx context.Context, r BackfillRequest, fn func(BadTarg
 	case l.Config.Source(r.Source) == nil:
 		return BackfillResult{}, fmt.Errorf("%w %q: its schedule is needed", ErrUnknownSource, r.Source)
 	case !r.From.Before(r.To):
-		return BackfillResult{}, fmt.Errorf("%w: a backfill ends after it begins (got %s to %s)", ErrBadRequest, r.From.Format(time.RFC3339), r.To.Format(time.RFC3339))
+		return BackfillResult{}, badRequest("a backfill ends after it begins (got %s to %s)", r.From.Format(time.RFC3339), r.To.Format(time.RFC3339))
 	}
 	l.backfilling.Lock()
 	defer l.backfilling.Unlock()

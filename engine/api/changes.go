@@ -21,7 +21,7 @@ const changesRows = 100
 // tell of rows that are there.
 func (l *Local) followable(source string) error {
 	if s := l.Config.Source(source); s != nil && s.Write == string(storage.WriteReplace) {
-		return fmt.Errorf("%w: rows leave source %s, whose write mode is replace, and changes do not tell of those: export it as a whole", ErrBadRequest, source)
+		return badRequest("rows leave source %s, whose write mode is replace, and changes do not tell of those: export it as a whole", source)
 	}
 	return l.known(source)
 }
@@ -32,7 +32,7 @@ func (l *Local) Changes(ctx context.Context, r ChangesRequest) (page Changes, er
 		return page, err
 	}
 	if r.Limit < 1 || r.Limit > MaxChanges {
-		return page, fmt.Errorf("%w: limit is a number from 1 to %d (got %d)", ErrBadRequest, MaxChanges, r.Limit)
+		return page, badRequest("limit is a number from 1 to %d (got %d)", MaxChanges, r.Limit)
 	}
 	var after storage.ChangeCursor
 	err = l.Store.View(func(tx *storage.Tx) (err error) {
@@ -40,7 +40,7 @@ func (l *Local) Changes(ctx context.Context, r ChangesRequest) (page Changes, er
 		return err
 	})
 	if err != nil {
-		return page, fmt.Errorf("%w: cursor: %w", ErrBadRequest, err)
+		return page, badRequest("cursor: %w", err)
 	}
 	for more := true; more && page.Rows < r.Limit && len(page.Lines) < changesBytes; {
 		if err := ctx.Err(); err != nil {
@@ -89,7 +89,7 @@ func (l *Local) MoveFileCursor(ctx context.Context, source string, m FileMove) e
 		return err
 	}
 	if !filepath.IsAbs(m.Path) {
-		return fmt.Errorf("%w: path must be absolute (got %q)", ErrBadRequest, m.Path)
+		return badRequest("path must be absolute (got %q)", m.Path)
 	}
 	return l.Store.Update(ctx, func(tx *storage.Tx) error {
 		to, err := m.To.stored(tx, source)
@@ -118,7 +118,7 @@ func newFileCursor(source string, f *storage.FileCursor) *FileCursor {
 func (f *FileCursor) stored(tx *storage.Tx, source string) (*storage.FileCursor, error) {
 	after, err := tx.ParseChangeCursor(source, f.Cursor)
 	if err != nil {
-		return nil, fmt.Errorf("%w: cursor: %w", ErrBadRequest, err)
+		return nil, badRequest("cursor: %w", err)
 	}
 	return &storage.FileCursor{
 		After: after, Bytes: f.Bytes, Rows: f.Rows,

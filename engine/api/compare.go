@@ -64,7 +64,7 @@ func (l *Local) Compare(ctx context.Context, r CompareRequest, fn func(Differenc
 	case src == nil:
 		return result, fmt.Errorf("%w %q: it says what to send", ErrUnknownSource, r.Source)
 	case !src.Repeatable():
-		return result, fmt.Errorf("%w: source %s has a request that must not be repeated (repeatable = false)", ErrBadRequest, r.Source)
+		return result, badRequest("source %s has a request that must not be repeated (repeatable = false)", r.Source)
 	}
 	scratch, remove, err := openScratch()
 	if err != nil {

@@ -74,7 +74,7 @@ func (l *Local) newExporter(r ExportRequest) (x *exporter, err error) {
 	if r.Window != "" {
 		w, err := intake.ParseWindow(r.Window)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrBadRequest, err)
+			return nil, badRequest("%w", err)
 		}
 		s := cmp.Or(l.Config.Source(r.Source), &config.Source{})
 		x.from, x.to = w.Range(s.Schedule)
@@ -90,7 +90,7 @@ func (l *Local) newExporter(r ExportRequest) (x *exporter, err error) {
 			return nil, err
 		}
 	default:
-		return nil, fmt.Errorf("%w: there is no format %q", ErrBadRequest, r.Format)
+		return nil, badRequest("there is no format %q", r.Format)
 	}
 	return x, nil
 }

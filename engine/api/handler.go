@@ -189,7 +189,7 @@ func (h *Handler) cancel(w *response, r *http.Request) error {
 		return err
 	}
 	if s.Recollect {
-		return fmt.Errorf("%w: only a retry recollects", ErrBadRequest)
+		return badRequest("only a retry recollects")
 	}
 	return listLines(w, func(fn func(Job) error) error { return h.local.Cancel(r.Context(), s, fn) })
 }
@@ -271,7 +271,7 @@ func (h *Handler) compare(w *response, r *http.Request) error {
 		return err
 	}
 	if request.From.IsZero() != request.To.IsZero() {
-		return fmt.Errorf("%w: name both from and to, or neither", ErrBadRequest)
+		return badRequest("name both from and to, or neither")
 	}
 	return lines(w, func(out *bufio.Writer) (any, error) {
 		enc := json.NewEncoder(out)

@@ -121,14 +121,14 @@ func (r *ImportRequest) windows(s *config.Source) ([]time.Time, error) {
 	}
 	w, err := intake.ParseWindow(r.Window)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrBadRequest, err)
+		return nil, badRequest("%w", err)
 	}
 	starts, err := w.Starts(s.Schedule)
 	if err != nil {
 		return nil, err
 	}
 	if len(starts) == 0 {
-		return nil, fmt.Errorf("%w: the schedule of source %s has no window in %s", ErrBadRequest, s.Name, r.Window)
+		return nil, badRequest("the schedule of source %s has no window in %s", s.Name, r.Window)
 	}
 	return starts, nil
 }
@@ -145,11 +145,11 @@ func onlyProgress(fn func(ImportNews) error) func(ImportNews) error {
 func (r *ImportRequest) check() error {
 	switch _, ok := intake.KindOf(r.Path); {
 	case !filepath.IsAbs(r.Path):
-		return fmt.Errorf("%w: an import needs an absolute path (got %q)", ErrBadRequest, r.Path)
+		return badRequest("an import needs an absolute path (got %q)", r.Path)
 	case !ok:
-		return fmt.Errorf("%w: a file to import ends in .csv, .jsonl or .txt (got %q)", ErrBadRequest, r.Path)
+		return badRequest("a file to import ends in .csv, .jsonl or .txt (got %q)", r.Path)
 	case r.ChunkRows < 1 || r.ChunkRows > engine.MaxChunkRows:
-		return fmt.Errorf("%w: a chunk has 1 to %d rows (got %d)", ErrBadRequest, engine.MaxChunkRows, r.ChunkRows)
+		return badRequest("a chunk has 1 to %d rows (got %d)", engine.MaxChunkRows, r.ChunkRows)
 	}
 	return nil
 }

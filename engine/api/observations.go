@@ -2,7 +2,6 @@ package api
 
 import (
 	"bufio"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -64,7 +63,7 @@ func parseExport(source string, query url.Values) (ExportRequest, error) {
 		case "format":
 			r.Format = Format(value)
 		case "limit":
-			err = fmt.Errorf("%w: limit is for pages of changes: ask with cursor= for the first one", ErrBadRequest)
+			err = badRequest("limit is for pages of changes: ask with cursor= for the first one")
 		default:
 			err = unknownParameter(name)
 		}
@@ -101,10 +100,10 @@ func parseChanges(source string, query url.Values) (ChangesRequest, error) {
 			r.DataOnly, err = parseFlag(name, value)
 		case "limit":
 			if r.Limit, err = strconv.Atoi(value); err != nil {
-				err = fmt.Errorf("%w: limit is a number (got %q)", ErrBadRequest, value)
+				err = badRequest("limit is a number (got %q)", value)
 			}
 		case "window", "latest", "format":
-			err = fmt.Errorf("%w: %s does not go with cursor: a page of changes is JSON Lines of whatever has changed", ErrBadRequest, name)
+			err = badRequest("%s does not go with cursor: a page of changes is JSON Lines of whatever has changed", name)
 		default:
 			err = unknownParameter(name)
 		}
@@ -124,7 +123,7 @@ func (r ChangesRequest) values() url.Values {
 func parseFlag(name, value string) (bool, error) {
 	on, err := strconv.ParseBool(value)
 	if err != nil {
-		return false, fmt.Errorf("%w: %s is true or false (got %q)", ErrBadRequest, name, value)
+		return false, badRequest("%s is true or false (got %q)", name, value)
 	}
 	return on, nil
 }

@@ -199,7 +199,7 @@ func parseOutboxFilter(query url.Values) (f OutboxFilter, err error) {
 func parseInstant(name, text string) (time.Time, error) {
 	t, err := intake.ParseTime(text)
 	if err != nil {
-		err = fmt.Errorf("%w: %s: %w", ErrBadRequest, name, err)
+		err = badRequest("%s: %w", name, err)
 	}
 	return t, err
 }

@@ -17,6 +17,17 @@ import (
 	"semel/storage"
 )
 
+// requestError is an ErrBadRequest whose text is only what is wrong.
+type requestError struct{ err error }
+
+func (e *requestError) Error() string   { return e.err.Error() }
+func (e *requestError) Unwrap() []error { return []error{ErrBadRequest, e.err} }
+
+// badRequest says what is wrong with a call.
+func badRequest(format string, args ...any) error {
+	return &requestError{fmt.Errorf(format, args...)}
+}
+
 // parseFilter reads a JobFilter from a query, and values write it.
 func parseFilter(query url.Values) (f JobFilter, err error) {
 	for name, values := range query {
@@ -29,7 +40,7 @@ func parseFilter(query url.Values) (f JobFilter, err error) {
 			f.Category, err = oneOf(name, storage.Category(value), storage.Categories)
 		case "window":
 			if f.Window, err = intake.ParseWindow(value); err != nil {
-				err = fmt.Errorf("%w: %w", ErrBadRequest, err)
+				err = badRequest("%w", err)
 			}
 		case "limit":
 			f.Limit, err = parseLimit(value)
@@ -46,7 +57,7 @@ func parseFilter(query url.Values) (f JobFilter, err error) {
 // oneOf refuses a word that would match nothing; "" is any.
 func oneOf[T ~string](name string, word T, known []T) (T, error) {
 	if word != "" && !slices.Contains(known, word) {
-		return "", fmt.Errorf("%w: there is no %s %q", ErrBadRequest, name, word)
+		return "", badRequest("there is no %s %q", name, word)
 	}
 	return word, nil
 }
@@ -55,7 +66,7 @@ func oneOf[T ~string](name string, word T, known []T) (T, error) {
 func parseLimit(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%w: limit is a number of at least 0 (got %q)", ErrBadRequest, text)
+		return 0, badRequest("limit is a number of at least 0 (got %q)", text)
 	}
 	return n, nil
 }
@@ -67,14 +78,14 @@ func parseEstimate(query url.Values) (n int64, err error) {
 			return 0, unknownParameter(name)
 		}
 		if n, err = strconv.ParseInt(values[0], 10, 64); err != nil || n < 1 {
-			return 0, fmt.Errorf("%w: estimate is a number of at least 1 (got %q)", ErrBadRequest, values[0])
+			return 0, badRequest("estimate is a number of at least 1 (got %q)", values[0])
 		}
 	}
 	return n, nil
 }
 
 func unknownParameter(name string) error {
-	return fmt.Errorf("%w: unknown parameter %q", ErrBadRequest, name)
+	return badRequest("unknown parameter %q", name)
 }
 
 // selection is the job of the path, with what the query says, or what the body
@@ -87,7 +98,7 @@ func selection(w *response, r *http.Request) (s Selection, err error) {
 				return s, unknownParameter(name)
 			}
 			if s.Recollect, err = strconv.ParseBool(values[0]); err != nil {
-				return s, fmt.Errorf("%w: recollect is true or false (got %q)", ErrBadRequest, values[0])
+				return s, badRequest("recollect is true or false (got %q)", values[0])
 			}
 		}
 		return s, nil
@@ -96,7 +107,7 @@ func selection(w *response, r *http.Request) (s Selection, err error) {
 		return s, err
 	}
 	if (len(s.Refs) == 0) == (s.Source == "") || len(s.Refs) > 0 && (s.Category != "" || !s.To.IsZero()) || s.From.IsZero() != s.To.IsZero() {
-		return s, fmt.Errorf("%w: name either refs, or a source, with a category and with from and to if you like", ErrBadRequest)
+		return s, badRequest("name either refs, or a source, with a category and with from and to if you like")
 	}
 	_, err = oneOf("category", s.Category, storage.Categories)
 	return s, err
@@ -122,7 +133,7 @@ func readBody(w *response, r *http.Request, v any) error {
 		return bodyError(err)
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: the body is not one JSON object", ErrBadRequest)
+		return badRequest("the body is not one JSON object")
 	}
 	// A deadline that stays would end a long answer.
 	_ = control.SetReadDeadline(time.Time{})
@@ -138,7 +149,7 @@ func bodyError(err error) error {
 		return fmt.Errorf("reading the body: %w: it may take %s", errSlow, bodyTime)
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Errorf("%w: reading the body, byte %d: %w", ErrBadRequest, syntax.Offset, err)
+		return badRequest("reading the body, byte %d: %w", syntax.Offset, err)
 	}
-	return fmt.Errorf("%w: reading the body: %w", ErrBadRequest, err)
+	return badRequest("reading the body: %w", err)
 }

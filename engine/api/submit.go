@@ -111,18 +111,18 @@ func eachMember(text []byte, fn func(name string, value json.RawMessage) error) 
 func (s Submission) check() error {
 	switch {
 	case s.Source == "":
-		return fmt.Errorf("%w: source is missing", ErrBadRequest)
+		return badRequest("source is missing")
 	case s.URL == "" && s.Vars == nil:
-		return fmt.Errorf("%w: name the target by url or by vars", ErrBadRequest)
+		return badRequest("name the target by url or by vars")
 	case s.URL != "" && s.Vars != nil:
-		return fmt.Errorf("%w: name the target by url or by vars, not by both", ErrBadRequest)
+		return badRequest("name the target by url or by vars, not by both")
 	case s.IdempotencyKey != "" && !storage.ValidIdempotencyKey(s.IdempotencyKey):
-		return fmt.Errorf("%w: an idempotency key has up to %d printable ASCII characters", ErrBadRequest, storage.MaxIdempotencyKey)
+		return badRequest("an idempotency key has up to %d printable ASCII characters", storage.MaxIdempotencyKey)
 	}
 	texts := append([]string{s.Source, s.URL, s.Window, s.Country}, slices.Collect(maps.Keys(s.Vars))...)
 	for _, text := range append(texts, slices.Collect(maps.Values(s.Vars))...) {
 		if !utf8.ValidString(text) {
-			return fmt.Errorf("%w: %q is not UTF-8", ErrBadRequest, text)
+			return badRequest("%q is not UTF-8", text)
 		}
 	}
 	return nil
@@ -176,7 +176,7 @@ func (l *Local) submit(ctx context.Context, s Submission, by storage.Idempotency
 	}
 	n, err := newJobOf(src, s)
 	if err != nil {
-		return done, fmt.Errorf("%w: target of source %s: %w", ErrBadRequest, src.Name, err)
+		return done, badRequest("target of source %s: %w", src.Name, err)
 	}
 	err = l.Store.Update(ctx, func(tx *storage.Tx) (err error) {
 		if err := guard(tx, src); err != nil {
@@ -274,10 +274,10 @@ func idempotencyKey(header http.Header) (string, error) {
 		return "", nil
 	}
 	if keys = slices.Compact(keys); len(keys) > 1 {
-		return "", fmt.Errorf("%w: two different idempotency keys", ErrBadRequest)
+		return "", badRequest("two different idempotency keys")
 	}
 	if keys[0] == "" {
-		return "", fmt.Errorf("%w: the idempotency key is empty", ErrBadRequest)
+		return "", badRequest("the idempotency key is empty")
 	}
 	return keys[0], nil
 }

@@ -90,7 +90,7 @@ func openScratch() (scratch *storage.Store, remove func() error, err error) {
 // Backup implements Service.
 func (l *Local) Backup(_ context.Context, path string) (BackupResult, error) {
 	if !filepath.IsAbs(path) {
-		return BackupResult{}, fmt.Errorf("%w: a backup needs an absolute path (got %q)", ErrBadRequest, path)
+		return BackupResult{}, badRequest("a backup needs an absolute path (got %q)", path)
 	}
 	done, err := l.Store.Backup(path)
 	if err != nil {
