@@ -22,8 +22,8 @@ func (l *Local) addSinks(tx *storage.Tx, s *Status) error {
 		}
 	}
 	for i := range l.Config.Sinks {
-		if name := l.Config.Sinks[i].Name; s.Outbox[name] == (SinkStatus{}) { // it never had an event
-			s.Outbox[name] = SinkStatus{}
+		if _, ok := s.Outbox[l.Config.Sinks[i].Name]; !ok { // it never had an event
+			s.Outbox[l.Config.Sinks[i].Name] = SinkStatus{}
 		}
 	}
 	l.addSinkPauses(s)
