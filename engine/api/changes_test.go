@@ -261,8 +261,7 @@ func TestChangesOfReplace(t *testing.T) {
 func TestFileCursorCalls(t *testing.T) {
 	l := local(t)
 	commit(t, l, 0, storage.NewObservation{Key: "a", Data: []byte(`{}`)})
-	c := InProcess(NewHandler(l, ""))
-	defer c.Close()
+	c := client(t, NewHandler(l, ""))
 	page, err := c.Changes(t.Context(), ChangesRequest{Source: "shop", Limit: 5})
 	if err != nil || page.Rows != 1 || page.FirstWindow == nil || len(page.Lines) == 0 {
 		t.Fatalf("%+v, %v", page, err)

@@ -72,11 +72,11 @@ func Dial(ctx context.Context, store string) (*Client, Owner, error) {
 	return c, owner, nil
 }
 
-// InProcess is a client of a handler in this process.
-func InProcess(h http.Handler) *Client {
+// InProcess is a client of a handler in this process, which logs to log.
+func InProcess(h http.Handler, log *slog.Logger) *Client {
 	m := newMemory()
 	c := newClient(m.dial)
-	c.server = Serve(m, h, slog.New(slog.DiscardHandler))
+	c.server = Serve(m, h, log)
 	return c
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -29,7 +30,7 @@ import (
 // client is a client of a handler that ends with the test.
 func client(t *testing.T, h http.Handler) *Client {
 	t.Helper()
-	c := InProcess(h)
+	c := InProcess(h, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -183,10 +184,26 @@ func TestErrorsPass(t *testing.T) {
 	}
 }
 
-// A panic is an error of the call, with its stack.
+// A panic is an error of the call, and its stack is in the log only.
 func TestPanicPasses(t *testing.T) {
-	c := client(t, endpoint(func(*response, *http.Request) error { panic("oh no") }))
-	if _, err := c.Status(t.Context(), 0); err == nil || !strings.HasPrefix(err.Error(), "panic: oh no\n") {
+	var log bytes.Buffer
+	c := InProcess(endpoint(func(*response, *http.Request) error { panic("oh no") }), slog.New(slog.NewTextHandler(&log, nil)))
+	_, err := c.Status(t.Context(), 0)
+	if err == nil || err.Error() != "panic: oh no" {
+		t.Errorf("got %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if text := log.String(); !strings.Contains(text, "panic answering GET /v1/status: oh no") || !strings.Contains(text, "TestPanicPasses") {
+		t.Errorf("the log has no stack: %s", text)
+	}
+}
+
+// What is wrong with a call is said without the word for programs.
+func TestBadRequest(t *testing.T) {
+	err := badRequest("limit %d: %w", 1, io.EOF)
+	if err.Error() != "limit 1: EOF" || !errors.Is(err, ErrBadRequest) || !errors.Is(err, io.EOF) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -387,7 +404,7 @@ func TestStop(t *testing.T) {
 			<-r.Context().Done()
 			time.Sleep(time.Second) // what it still has to do with the store
 			ended = true
-		}))
+		}), slog.New(slog.DiscardHandler))
 		answer := make(chan error)
 		go func() {
 			_, err := c.Status(t.Context(), 0)

@@ -23,11 +23,14 @@ func (e endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // call turns a panic into an error: in a command's own process net/http's way
-// would hide it.
+// would hide it. Its stack goes to the server's log, and to no caller.
 func (e endpoint) call(w *response, r *http.Request) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			err = fmt.Errorf("panic: %v", p)
+			if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok {
+				s.ErrorLog.Printf("panic answering %s %s: %v\n%s", r.Method, r.URL.Path, p, debug.Stack())
+			}
 		}
 	}()
 	return e(w, r)

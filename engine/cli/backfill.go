@@ -58,7 +58,7 @@ func (a *app) backfill(ctx context.Context, source, from, to string) error {
 	if _, err := findSource(c, source); err != nil {
 		return err
 	}
-	return withService(ctx, c, true, storage.Options{}, func(c *config.Config, service api.Service) error {
+	return a.withService(ctx, c, true, storage.Options{}, func(c *config.Config, service api.Service) error {
 		done, err := service.Backfill(ctx, r, func(bad api.BadTarget) error {
 			a.notef("target skipped: %v", (*intake.RowError)(&bad))
 			return nil

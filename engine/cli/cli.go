@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"runtime/debug"
 	"syscall"
@@ -168,6 +169,11 @@ func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.stdout, format,
 func (a *app) notef(format string, args ...any) {
 	_ = a.stdout.Flush() // the error stays there for finish
 	fmt.Fprintf(a.stderr, "semel: "+format+"\n", args...)
+}
+
+// log is for what goes wrong on the way of a command.
+func (a *app) log() *slog.Logger {
+	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // line writes one JSON line to stdout.

@@ -60,7 +60,7 @@ func (a *app) compare(ctx context.Context, name, window string) error {
 	if err != nil {
 		return err
 	}
-	return withService(ctx, c, false, storage.Options{ReadOnly: true}, func(_ *config.Config, service api.Service) error {
+	return a.withService(ctx, c, false, storage.Options{ReadOnly: true}, func(_ *config.Config, service api.Service) error {
 		result, err := service.Compare(ctx, r, a.difference)
 		if err != nil {
 			return err

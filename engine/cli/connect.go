@@ -35,20 +35,20 @@ func (a *app) withStore(ctx context.Context, opts storage.Options, use func(*con
 	if err != nil {
 		return err
 	}
-	return withService(ctx, c, false, opts, use)
+	return a.withService(ctx, c, false, opts, use)
 }
 
 // withService calls use with the commands on a config's store: those of the run
 // that holds it, else those of this process, which opens it so. The store must
 // be there already unless create is set.
-func withService(ctx context.Context, c *config.Config, create bool, opts storage.Options, use func(*config.Config, api.Service) error) error {
+func (a *app) withService(ctx context.Context, c *config.Config, create bool, opts storage.Options, use func(*config.Config, api.Service) error) error {
 	at, err := reach(ctx, c, create, opts)
 	if err != nil {
 		return err
 	}
 	if at.store != nil {
 		here := idle{c, at.store}
-		at.client = api.InProcess(api.NewHandler(&api.Local{Store: at.store, Config: c, Replay: here.replay, CompareIn: here.compare, Offer: here.offer}, ""))
+		at.client = api.InProcess(api.NewHandler(&api.Local{Store: at.store, Config: c, Replay: here.replay, CompareIn: here.compare, Offer: here.offer}, ""), a.log())
 	}
 	return errors.Join(use(c, at.client), at.close())
 }

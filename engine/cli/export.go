@@ -243,7 +243,7 @@ func (a *app) exportConfigFile(ctx context.Context, configPath, source, path str
 	if err != nil {
 		return err
 	}
-	return withService(ctx, c, false, storage.Options{ReadOnly: true}, func(c *config.Config, service api.Service) error {
+	return a.withService(ctx, c, false, storage.Options{ReadOnly: true}, func(c *config.Config, service api.Service) error {
 		_, _, err := writeExport(ctx, c, service, api.ExportRequest{Source: source}, path)
 		return err
 	})

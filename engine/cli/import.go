@@ -78,7 +78,7 @@ func (a *app) importFile(ctx context.Context, r api.ImportRequest, path string) 
 		return err
 	}
 	tuneRuntime(a.getenv)
-	return withService(ctx, c, true, storage.Options{}, func(c *config.Config, service api.Service) error {
+	return a.withService(ctx, c, true, storage.Options{}, func(c *config.Config, service api.Service) error {
 		v := &importView{app: a, path: path, out: newConsole(a.stderr)}
 		v.out.unit = "rows"
 		result, err := service.Import(ctx, r, v.tell)

@@ -77,7 +77,7 @@ func (a *app) submit(ctx context.Context, s api.Submission, target *targetFlags)
 	if _, err := target.job(src, window); err != nil {
 		return err
 	}
-	return withService(ctx, c, true, storage.Options{}, func(c *config.Config, service api.Service) error {
+	return a.withService(ctx, c, true, storage.Options{}, func(c *config.Config, service api.Service) error {
 		done, err := service.Submit(ctx, s)
 		if errors.Is(err, api.ErrUnknownSource) {
 			return sourceFault(c, s.Source)

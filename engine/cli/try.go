@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,8 +86,7 @@ func (a *app) try(ctx context.Context, name string, flags *targetFlags, file str
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	e, err := engine.New(engineOptions(c, []*config.Source{s}, log))
+	e, err := engine.New(engineOptions(c, []*config.Source{s}, a.log()))
 	if err != nil {
 		return err
 	}
