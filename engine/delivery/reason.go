@@ -3,6 +3,7 @@ package delivery
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -43,6 +44,10 @@ func hider(u *url.URL, h http.Header) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
+// signingSecret is what a secret of Standard Webhooks looks like. Whose it is does
+// not matter: none is fit to be kept.
+var signingSecret = regexp.MustCompile(secretPrefix + `[A-Za-z0-9+/=_-]+`)
+
 // clean makes a text of somebody else's fit to be kept and shown: on one line,
 // short, and without what only the consumer may see.
 func (w *Webhook) clean(text string) string {
@@ -51,7 +56,7 @@ func (w *Webhook) clean(text string) string {
 			return ' '
 		}
 		return r
-	}, w.hide.Replace(text))
+	}, signingSecret.ReplaceAllLiteralString(w.hide.Replace(text), "[hidden]"))
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > reasonBytes {
 		text = strings.ToValidUTF8(text[:reasonBytes], "") + "…"

@@ -552,7 +552,7 @@ func TestWebhookPayload(t *testing.T) {
 // Consumers say in their errors what they were asked. No reason holds what keeps
 // others from writing there.
 func TestWebhookReasonsHideSecrets(t *testing.T) {
-	secrets := []string{"T0KEN-of/the", "T0KEN-of", "PATHTOKEN", "query%20TOKEN", "query TOKEN", "HEADERTOKEN", "COOKIETOKEN", "NAMETOKEN"}
+	secrets := []string{"T0KEN-of/the", "T0KEN-of", "PATHTOKEN", "query%20TOKEN", "query TOKEN", "HEADERTOKEN", "COOKIETOKEN", "NAMETOKEN", "whsec_U0lHTklORy1TRUNSRVQ="}
 	path := "/services/T0KEN-of%2Fthe/PATHTOKEN?key=query%20TOKEN&NAMETOKEN&n=1"
 	var answer string
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -563,7 +563,7 @@ func TestWebhookReasonsHideSecrets(t *testing.T) {
 		o.Header = http.Header{"Authorization": {"Bearer HEADERTOKEN"}, "Cookie": {"COOKIETOKEN"}}
 	})
 	for _, answer = range []string{
-		"%[1]s", "Cannot POST %[2]s", "%[3]v", "%[4]v", "<pre>%[1]q %[2]q</pre>", "%[2]s%[2]s%[2]s",
+		"%[1]s", "Cannot POST %[2]s", "%[3]v", "%[4]v", "<pre>%[1]q %[2]q</pre>", "%[2]s%[2]s%[2]s", "wrong key, not %[2]s whsec_U0lHTklORy1TRUNSRVQ=",
 		strings.Repeat("x", 190) + "%[1]s", strings.Repeat("x", 170) + "%[4]s",
 	} {
 		r := post(t.Context(), t, w, newEvent(1, "{}"))
