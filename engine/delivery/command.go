@@ -28,7 +28,7 @@ const outputWait = time.Second
 // variables SEMEL_EVENT_ID, SEMEL_EVENT_KEY and SEMEL_EVENT_TYPE. Of Semel's own
 // environment it gets no more than inherited names. Exit code 0 is delivered, each
 // other is a failure; of one that is killed, as those are whose time is over, nobody
-// knows. What it prints is logged, line by line: stderr, and at level debug stdout.
+// knows. What it prints is logged, line by line.
 //
 // The program is in a process group of its own: a Ctrl-C in Semel's terminal does
 // not reach it, and where its time is over all that it has started is killed. On
@@ -62,7 +62,7 @@ func (c *Command) Deliver(ctx context.Context, events []*storage.Event) []Result
 
 func (c *Command) run(ctx context.Context, e *storage.Event) Result {
 	log := c.log.With("event", e.ID)
-	stdout := &outputLog{print: func(line string) { log.Debug("the command says", "stdout", line) }}
+	stdout := &outputLog{print: func(line string) { log.Info("the command says", "stdout", line) }}
 	stderr := &outputLog{print: func(line string) { log.Info("the command says", "stderr", line) }}
 	cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...)
 	cmd.Dir, cmd.Env = c.dir, commandEnv(e)

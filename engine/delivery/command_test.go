@@ -27,7 +27,7 @@ func script(t *testing.T, text string) (c *Command, dir string, log *bytes.Buffe
 		t.Fatal(err)
 	}
 	c = NewCommand(dir, []string{"./script", "a b", "$HOME"})
-	c.setLog(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	c.setLog(slog.New(slog.NewTextHandler(log, nil)))
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -200,7 +200,7 @@ func TestCommandOutput(t *testing.T) {
 	deliver(t, c, numbered(0, 1), storage.OutcomeDelivered)
 	lines := log.String()
 	for _, want := range []string{
-		`level=DEBUG msg="the command says" event=evt_00000000000000000000000000000000 stdout=out`,
+		`level=INFO msg="the command says" event=evt_00000000000000000000000000000000 stdout=out`,
 		`level=INFO msg="the command says" event=evt_00000000000000000000000000000000 stderr="  err"`, `stderr=half`,
 	} {
 		if !strings.Contains(lines, want+"\n") {
