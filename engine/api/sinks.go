@@ -97,7 +97,7 @@ func (l *Local) sinkWarnings(name string, s SinkStatus, ambiguous trend, now tim
 		list = append(list, fmt.Sprintf("%d events were given up: semel outbox list --sink %s --state dead says why; semel outbox retry --sink %s sends them again, semel outbox discard --sink %s gives them up for good", s.Dead, name, name, name))
 	}
 	if ambiguous.rising() {
-		list = append(list, fmt.Sprintf("%d deliveries since yesterday may have arrived without a word (%.1f of 100, %.1f in the week before: rising): it answers too late, or its connections break: raise the sink's timeout, or look at what stands before it; it gets such events twice",
+		list = append(list, fmt.Sprintf("%d deliveries since yesterday may have arrived without a word (%.1f of 100, %.1f in the week before: rising): it answers too late, its connections break, or semel was killed meanwhile: raise the sink's timeout, or look at what stands before it; a webhook and a command get such events twice",
 			ambiguous.n, 100*ambiguous.recent, 100*ambiguous.before))
 	}
 	return list

@@ -38,7 +38,7 @@ func TestSinkWarnings(t *testing.T) {
 		{"gone without", "gone", SinkStatus{Delivered: 9}, trend{}, true, ""},
 		{"few are ambiguous", "a", SinkStatus{}, trend{4, 1, 0}, true, ""},
 		{"as many as ever", "a", SinkStatus{}, trend{50, 0.05, 0.05}, true, ""},
-		{"more are ambiguous", "a", SinkStatus{}, trend{50, 0.05, 0.02}, true, "50 deliveries since yesterday may have arrived without a word (5.0 of 100, 2.0 in the week before: rising): it answers too late"},
+		{"more are ambiguous", "a", SinkStatus{}, trend{50, 0.05, 0.02}, true, "50 deliveries since yesterday may have arrived without a word (5.0 of 100, 2.0 in the week before: rising): it answers too late, its connections break, or semel was killed meanwhile"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := local(t)
