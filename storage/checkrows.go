@@ -128,7 +128,7 @@ func (c *checker) observationEvent(k []byte, e *Event) {
 		}
 	}
 	c.rules(bucketEvent, k,
-		rule{e.ID != observationEventID(e.Type, then), "its id is not that of what it tells"},
+		rule{e.ID != observationEventID(e.Type, false, then) && e.ID != observationEventID(e.Type, true, then), "its id is not that of what it tells"},
 		rule{(e.Type == EventCreated) != (then.Revision == 1), "its type and the revision it tells of contradict each other"},
 		rule{e.Timestamp.Unix() != then.ObservedAt.Unix(), "it tells of another time than its own"},
 	)

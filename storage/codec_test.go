@@ -67,7 +67,7 @@ func drawObservation(t *rapid.T) *Observation {
 		Job: text.Draw(t, "job"), Window: drawTime(t, "window"), Country: text.Draw(t, "country"), URL: text.Draw(t, "url"),
 		Version: drawInt(t, "version"), Revision: drawInt(t, "revision"), ObservedAt: drawTime(t, "at"),
 		Missing: rapid.SliceOfN(text, 1, 3).Draw(t, "missing"), Gone: rapid.Bool().Draw(t, "gone"),
-		Data: []byte(rapid.StringN(1, 20, -1).Draw(t, "data")),
+		Data: []byte(rapid.StringN(1, 20, -1).Draw(t, "data")), Told: rapid.SliceOfN(rapid.Uint64(), 1, 3).Draw(t, "told"),
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // Types of events.
@@ -88,22 +90,56 @@ func eventID(parts ...string) string {
 }
 
 // observationEventID is the same for the same content of an observation,
-// whatever brought it there.
-func observationEventID(event string, o *Observation) string {
-	content := string(o.Data)
-	if o.Gone {
-		content = "gone"
-	}
+// whatever brought it there. Content that has come back, after other content in
+// the same window, is another fact: whoever knows events by their ids would else
+// keep what came between. Its revision tells it from the first time.
+func observationEventID(event string, again bool, o *Observation) string {
 	window := JobKey{Window: o.Window}.String()
-	return eventID(event, o.Key.String(), window, strconv.Itoa(o.Version), content)
+	parts := []string{event, o.Key.String(), window, strconv.Itoa(o.Version), o.content()}
+	if again {
+		parts = append(parts, strconv.Itoa(o.Revision))
+	}
+	return eventID(parts...)
 }
 
-func (tx *Tx) emitObservation(event string, j *Job, o *Observation, sinks []Subscription) error {
+// content is what an observation says.
+func (o *Observation) content() string {
+	if o.Gone {
+		return "gone"
+	}
+	return string(o.Data)
+}
+
+// maxTold bounds Observation.Told. Contents hardly change so often within a
+// window; beyond it all of them count as having come back.
+const maxTold = 32
+
+// tell notes that an event tells of the content, and reports whether one did so
+// before.
+func (o *Observation) tell() (again bool) {
+	sum := xxhash.Sum64String(o.content())
+	if len(o.Told) == maxTold || slices.Contains(o.Told, sum) {
+		return true
+	}
+	o.Told = append(o.Told, sum)
+	return false
+}
+
+// toldIn is what was told of o, if next is of the same window and version: those
+// are in the ids.
+func (o *Observation) toldIn(next *Observation) []uint64 {
+	if !o.Window.Equal(next.Window) || o.Version != next.Version {
+		return nil
+	}
+	return o.Told
+}
+
+func (tx *Tx) emitObservation(event string, again bool, j *Job, o *Observation, sinks []Subscription) error {
 	if !anyWants(sinks, event) {
 		return nil
 	}
 	return tx.emit(sinks, Event{
-		ID: observationEventID(event, o), Job: j.ID,
+		ID: observationEventID(event, again, o), Job: j.ID,
 		Type: event, Key: o.Key.String(), Data: o.appendJSON(nil),
 	})
 }
@@ -195,8 +231,8 @@ func (tx *Tx) eventOf(seq uint64) (*Event, error) {
 	return decodeEvent(seq, tx.get(bucketEvent, idKey(seq)))
 }
 
-// FindEvent looks for an event by its id among all, the newest first: a fact that
-// came true again has several events of one id. Who knows the number reads it
+// FindEvent looks for an event by its id among all, the newest first: rows of a
+// window that came true again have several events of one id (EventReplaced). Who knows the number reads it
 // with Tx.Event. Errors: ErrNotFound, and that of ctx.
 func (s *Store) FindEvent(ctx context.Context, id string) (*Event, error) {
 	for before := uint64(math.MaxUint64); before > 0 && ctx.Err() == nil; {

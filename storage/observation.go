@@ -45,10 +45,11 @@ type Observation struct {
 	Missing    []string
 	Gone       bool
 	Data       []byte
-	Seq        uint64 // number of the change that brought this content (see Changes); 0: an older schema wrote it
+	Seq        uint64   // number of the change that brought this content (see Changes); 0: an older schema wrote it
+	Told       []uint64 // hashes of the contents that observation.updated has told of, of this window and version; see tell
 }
 
-const observationVersion = 3 // 2 is sealed, 3 has Seq
+const observationVersion = 3 // 2 is sealed, 3 has Seq and Told
 
 func (o *Observation) encode() []byte {
 	e := newEncoder(observationVersion, 96+len(o.Job)+len(o.URL)+len(o.Data))
@@ -63,6 +64,10 @@ func (o *Observation) encode() []byte {
 	e.texts(o.Missing)
 	e.bytes(o.Data)
 	e.u64(o.Seq)
+	e.u32(uint32(len(o.Told)))
+	for _, sum := range o.Told {
+		e.u64(sum)
+	}
 	return e.sealed()
 }
 
@@ -87,6 +92,9 @@ func readObservation(key, b []byte) (*Observation, error) {
 	o.Data = bytes.Clone(d.raw())
 	if d.version >= 3 {
 		o.Seq = d.u64()
+		for n := d.u32(); n > 0 && d.err == nil; n-- {
+			o.Told = append(o.Told, d.u64())
+		}
 	}
 	if err := d.done(); err != nil {
 		return nil, err
@@ -163,21 +171,26 @@ func (tx *Tx) observe(j *Job, o *Observation, c *Completion, done *Completed) er
 		// the place it holds among windows moves on: a backfill of a window
 		// between the two must find that this one is later.
 		done.Unchanged++
+		old.Told = old.toldIn(o)
 		old.Window, old.Version, old.Job = o.Window, o.Version, o.Job
 		old.URL, old.Country, old.Missing = o.URL, o.Country, o.Missing
 		return tx.replace(bucketObservation, place, v, old.encode())
 	}
 	done.Updated++
-	o.Revision, o.Seq = old.Revision+1, old.Seq
+	o.Revision, o.Seq, o.Told = old.Revision+1, old.Seq, old.toldIn(o)
 	return tx.writeObservation(place, v, o, j, EventUpdated, c.Sinks)
 }
 
 // writeObservation is putObservation with its event, of the outcome of j.
 func (tx *Tx) writeObservation(place, old []byte, o *Observation, j *Job, event string, sinks []Subscription) error {
+	again := false
+	if event == EventUpdated {
+		again = o.tell()
+	}
 	if err := tx.putObservation(place, old, o); err != nil {
 		return err
 	}
-	return tx.emitObservation(event, j, o, sinks)
+	return tx.emitObservation(event, again, j, o, sinks)
 }
 
 // putObservation writes new content, which is a change, in the place of the

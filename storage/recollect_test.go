@@ -1,7 +1,11 @@
 package storage_test
 
 import (
+	"strconv"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"semel/storage"
 	"semel/storage/storagetest"
@@ -93,5 +97,51 @@ func TestRecollectElsewhere(t *testing.T) {
 	}
 	if list := observations(t, s, "s"); len(list) != 2 || list[0].Country != "" || list[1].Country != "DE" {
 		t.Errorf("rows %+v", list)
+	}
+}
+
+// TestContentThatComesBack: each change has an id of its own, also one that
+// brings back what was there before: a consumer that keeps one event for each id
+// ends with what the store says. Another box with the same changes has the same
+// ids.
+func TestContentThatComesBack(t *testing.T) {
+	values := []string{"x", "y", "x", "y", "x"}
+	for i := range 40 {
+		values = append(values, strconv.Itoa(i))
+	}
+	changes := func(window time.Time) (ids []string) {
+		s := storagetest.Open(t)
+		c := record(storage.WriteUpsert, 1, "a", "w")
+		c.Sinks = []storage.Subscription{{Sink: "s"}}
+		collect(t, s, inWindow("a", window), c)
+		for _, value := range values {
+			recollect(t, s, 1, value)
+		}
+		consumer := map[string]string{}
+		for _, e := range pending(t, s, "s") {
+			if before := consumer[e.ID]; before != "" {
+				t.Errorf("event %d has the id of %s: %s", e.Seq, before, e.Data)
+			}
+			consumer[e.ID] = string(e.Data)
+			ids = append(ids, e.ID)
+		}
+		return ids
+	}
+	first := changes(aWindow)
+	if len(first) != len(values)+1 {
+		t.Errorf("%d events of %d changes", len(first), len(values)+1)
+	}
+	if diff := cmp.Diff(first, changes(aWindow)); diff != "" {
+		t.Errorf("another box has other ids (-first +other):\n%s", diff)
+	}
+	// What a window brings for the first time does not depend on what came before.
+	s := storagetest.Open(t)
+	c := record(storage.WriteUpsert, 1, "a", "other")
+	c.Sinks = []storage.Subscription{{Sink: "s"}}
+	collect(t, s, inWindow("a", aWindow), c)
+	recollect(t, s, 1, "x")
+	recollect(t, s, 1, "y")
+	if got := pending(t, s, "s"); got[1].ID != first[1] || got[2].ID != first[2] {
+		t.Errorf("the first x and y are %s and %s, want %s and %s", got[1].ID, got[2].ID, first[1], first[2])
 	}
 }
