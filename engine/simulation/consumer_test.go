@@ -63,11 +63,11 @@ type line struct {
 
 // sinks are the consumers as an engine of this life knows them: one takes events
 // one by one and some at once, like a webhook, the other several in one delivery,
-// like a file. Both give an event up after a few failures: then a person has to
+// like a file. Either gives an event up, the first one soon: then a person has to
 // send it again.
 func (l *life) sinks() []delivery.Sink {
 	s := []delivery.Sink{
-		{Name: hookSink, InFlight: 3, Batch: 1, Limits: delivery.Limits{Attempts: 4, Time: time.Hour}},
+		{Name: hookSink, InFlight: 3, Batch: 1, Limits: delivery.Limits{Attempts: 2, Time: time.Hour}},
 		{Name: auditSink, InFlight: 1, Batch: 4, Limits: delivery.Limits{Attempts: 3, Time: 72 * time.Hour}},
 	}
 	for i := range s {
@@ -352,7 +352,7 @@ func (l *life) attendSink(sink string, round int) {
 	st := l.w.ledger.state()
 	again := st.events(sink, storage.DispatchDead)
 	arrived := st.events(sink, storage.DispatchDelivered)
-	replays := l.disturbed && len(arrived) > 0 && l.draw("replay", sink, round).oneIn(12)
+	replays := l.disturbed && len(arrived) > 0 && l.draw("replay", sink, round).oneIn(40)
 	if replays {
 		again = append(again, oneOf(l.draw("replayed", sink, round), arrived))
 	}

@@ -56,7 +56,7 @@ var disturbances = []event{
 // plan draws what befalls a life. After a few lives nothing does any more, so
 // that a world comes to its end.
 func (l *life) plan() {
-	lives := 4 + l.w.seed.draw("lives with an ending").below(4)
+	lives := 5 + l.w.seed.draw("lives with an ending").below(4)
 	if l.w.calm || l.n > lives {
 		return
 	}
@@ -83,18 +83,23 @@ func (l *life) later(what string, do func()) {
 // often are the kinds that one life has many of.
 var often = []kind{enqueue, claimed, renew, complete, retry, promote, take, acknowledge, putOff}
 
-// targets are the kinds that a crash looks for; the rarest stand here again.
-var targets = append(slices.Clone(kinds), release, enqueue, enqueue, complete, renew, fail, release, rescue, stale, acknowledge, forget, forget, giveBack, halt, resume)
+// targets are the kinds that a crash looks for; those that would come too seldom
+// stand here again.
+var targets = slices.Concat(kinds, []kind{
+	enqueue, enqueue, enqueue, enqueue, complete, complete, renew, retry, promote, take, giveBack, giveBack, requeue, requeue, halt, resume, resume,
+	fail, fail, release, release, release, rescue, rescue, stale, stale, forget, forget, giveUp, giveUp,
+	salvage, salvage, salvage, salvage, salvage, salvage,
+})
 
 // cutAt ends the disk at a boundary: of any transaction or, so that the rare
 // ones have their share, of one of a kind.
 func cutAt(s side, err error) func(*life, string) {
 	return func(l *life, name string) {
 		c := &cut{fault: name, side: s, err: err, skip: l.draw("skip").below(60)}
-		if !l.draw("any kind").oneIn(4) {
+		if !l.draw("any kind").oneIn(10) {
 			c.kind, c.skip = oneOf(l.draw("kind"), targets), 0
 		}
-		if l.n == 1 && l.draw("first").oneIn(3) {
+		if l.n == 1 && l.draw("first").oneIn(5) {
 			c.kind, c.skip = register, 0 // there will be no other
 		}
 		if slices.Contains(often, c.kind) {
