@@ -86,6 +86,7 @@ type progress struct {
 // tally are the counters that progress shows, summed over the sources.
 type tally struct {
 	complete, failed, waiting, retries, bytes int64
+	events                                    int64 // that wait for sinks
 }
 
 func (t tally) done() int64  { return t.complete + t.failed }
@@ -137,6 +138,9 @@ func (p *progress) tell(now time.Time) {
 func (p *progress) read() (t tally, err error) {
 	err = p.store.View(func(tx *storage.Tx) error {
 		t = tally{}
+		for _, sink := range tx.SinkCounts() {
+			t.events += sink.Pending
+		}
 		for _, name := range p.sources {
 			c := tx.Counters(name)
 			t.complete += c.State(storage.StateComplete)
@@ -153,7 +157,7 @@ func (p *progress) read() (t tally, err error) {
 }
 
 func (p *progress) barText(t tally) string {
-	return fmt.Sprintf("%d failed, %d retries, %s", t.failed, t.retries-p.first.retries, bytesText(t.bytes-p.first.bytes))
+	return fmt.Sprintf("%d failed, %d retries, %s%s", t.failed, t.retries-p.first.retries, bytesText(t.bytes-p.first.bytes), t.eventsText())
 }
 
 // lineText tells states as they are, and the work as that of this run.
@@ -165,7 +169,15 @@ func (p *progress) lineText(t tally, elapsed time.Duration) string {
 	if elapsed > 0 {
 		rate = float64(max(0, t.done()-p.first.done())) / elapsed.Seconds()
 	}
-	return fmt.Sprintf("%d%% of %s: %d complete, %d failed, %d waiting; %d retried, %s, %.1f jobs/s",
+	return fmt.Sprintf("%d%% of %s: %d complete, %d failed, %d waiting; %d retried, %s, %.1f jobs/s%s",
 		percent, count(t.total(), "job"), t.complete, t.failed, t.waiting,
-		t.retries-p.first.retries, bytesText(t.bytes-p.first.bytes), rate)
+		t.retries-p.first.retries, bytesText(t.bytes-p.first.bytes), rate, t.eventsText())
+}
+
+// eventsText ends a line where events wait.
+func (t tally) eventsText() string {
+	if t.events == 0 {
+		return ""
+	}
+	return "; " + count(t.events, "event") + " to deliver"
 }

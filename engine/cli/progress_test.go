@@ -58,6 +58,9 @@ func TestProgressText(t *testing.T) {
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+	if got := p.lineText(tally{complete: 1, events: 2}, time.Second); !strings.HasSuffix(got, "jobs/s; 2 events to deliver") {
+		t.Errorf("with events that wait: %s", got)
+	}
 }
 
 // On a terminal a bar stands on the last line; what is logged takes it away

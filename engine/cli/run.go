@@ -313,7 +313,7 @@ func verdict(s engine.Summary, once, interrupted bool) error {
 	case interrupted && s.Open > 0:
 		return &fault{exitInterrupted, fmt.Errorf("interrupted with %s left", count(s.Open, "job")), "run it again to go on"}
 	case interrupted && s.Undelivered > 0:
-		return &fault{exitInterrupted, fmt.Errorf("interrupted with %s left", count(s.Undelivered, "event")), "run it again to go on"}
+		return &fault{exitInterrupted, fmt.Errorf("interrupted: %w", undeliveredText(s)), "run it again to go on"}
 	case s.Open > 0 && refusedAccount(s):
 		return &fault{exitAccount, heldText(s), "check its login and traffic with the provider, then run again: no attempt was burnt"}
 	case s.BadFiles > 0:

@@ -36,7 +36,7 @@ func TestVerdictOfDelivery(t *testing.T) {
 		{"all delivered", engine.Summary{Offered: true, Delivered: 5}, true, false, exitDone, ""},
 		{"some left", left, true, false, exitJobs, "3 events not delivered (sink a: it is paused: 503; sink b: its next delivery is not due)"},
 		{"some given up", engine.Summary{Offered: true, Dead: 1}, true, false, exitJobs, "1 event given up"},
-		{"interrupted", left, true, true, exitInterrupted, "interrupted with 3 events left"},
+		{"interrupted", left, true, true, exitInterrupted, "interrupted: 3 events not delivered"},
 		{"a daemon", left, false, true, exitDone, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
