@@ -84,17 +84,17 @@ func (l *Local) sinkWarnings(name string, s SinkStatus, ambiguous trend, now tim
 	switch {
 	case !l.configured(name):
 		if s.Pending > 0 {
-			list = append(list, fmt.Sprintf("%d events wait, but the sink is not in the config: they are kept and not sent; put it back, or give them up: semel outbox discard --sink %s --pending", s.Pending, name))
+			list = append(list, fmt.Sprintf("%s, but the sink is not in the config: kept and not sent until it is back, or you give up: semel outbox discard --sink %s --pending", eventsWait(s.Pending), name))
 		}
 	case s.Stopped != nil:
-		list = append(list, fmt.Sprintf("it has wanted nothing more since %s (%s), and %d events wait: ask its owner, then semel outbox retry --sink %s starts it again, or take it out of the config", s.Stopped.UTC().Format(time.RFC3339), s.StopReason, s.Pending, name))
+		list = append(list, fmt.Sprintf("it has wanted nothing more since %s (%s), and %s: ask its owner, then semel outbox retry --sink %s starts it again, or take it out of the config", s.Stopped.UTC().Format(time.RFC3339), s.StopReason, eventsWait(s.Pending), name))
 	case s.Paused != "":
-		list = append(list, fmt.Sprintf("it is paused since its deliveries fail (%s), and %d events wait: look whether it is up; no attempt is burnt meanwhile", s.Paused, s.Pending))
+		list = append(list, fmt.Sprintf("it is paused since its deliveries fail (%s), and %s: look whether it is up; no attempt is burnt meanwhile", s.Paused, eventsWait(s.Pending)))
 	case s.OldestPending != nil && now.Sub(*s.OldestPending) > oldEvent:
 		list = append(list, l.oldWarning(name, s))
 	}
 	if s.Dead > 0 {
-		list = append(list, fmt.Sprintf("%d events were given up: semel outbox list --sink %s --state dead says why; semel outbox retry --sink %s sends them again, semel outbox discard --sink %s gives them up for good", s.Dead, name, name, name))
+		list = append(list, fmt.Sprintf("%s given up: semel outbox list --sink %s --state dead says why; semel outbox retry --sink %s sends again, semel outbox discard --sink %s gives up for good", eventsAre(s.Dead, "was", "were"), name, name, name))
 	}
 	if ambiguous.rising() {
 		list = append(list, fmt.Sprintf("%d deliveries since yesterday may have arrived without a word (%.1f of 100, %.1f in the week before: rising): it answers too late, its connections break, or semel was killed meanwhile: raise the sink's timeout, or look at what stands before it; a webhook and a command get such events twice",
@@ -105,9 +105,19 @@ func (l *Local) sinkWarnings(name string, s SinkStatus, ambiguous trend, now tim
 
 // oldWarning is for events that have waited long for a sink that is not stopped.
 func (l *Local) oldWarning(name string, s SinkStatus) string {
-	text := fmt.Sprintf("%d events wait, the first of them committed at %s: ", s.Pending, s.OldestPending.UTC().Format(time.RFC3339))
+	text := fmt.Sprintf("%s, the first of them committed at %s: ", eventsWait(s.Pending), s.OldestPending.UTC().Format(time.RFC3339))
 	if l.Engine == nil {
 		return text + "no semel run goes on, which would send them: start one"
 	}
 	return text + fmt.Sprintf("it is down, refuses some, or is slower than they come: semel outbox list --sink %s says why", name)
+}
+
+func eventsWait(n int64) string { return eventsAre(n, "waits", "wait") }
+
+// eventsAre is a number of events with what one does, or several do.
+func eventsAre(n int64, one, several string) string {
+	if n == 1 {
+		return "1 event " + one
+	}
+	return fmt.Sprintf("%d events %s", n, several)
 }

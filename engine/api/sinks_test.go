@@ -33,8 +33,8 @@ func TestSinkWarnings(t *testing.T) {
 		{"for long", "a", old, trend{}, true, "it is down, refuses some, or is slower than they come: semel outbox list --sink a says why"},
 		{"paused", "a", SinkStatus{Pending: 3, OldestPending: old.OldestPending, Paused: "status 503"}, trend{}, true, "it is paused since its deliveries fail (status 503), and 3 events wait: look whether it is up"},
 		{"stopped", "a", stop, trend{}, true, "it has wanted nothing more since 2026-04-23T14:00:00Z (status 410), and 3 events wait: ask its owner, then semel outbox retry --sink a starts it again"},
-		{"dead", "a", SinkStatus{Dead: 2}, trend{}, true, "2 events were given up: semel outbox list --sink a --state dead says why; semel outbox retry --sink a sends"},
-		{"gone with events", "gone", old, trend{}, true, "3 events wait, but the sink is not in the config: they are kept and not sent; put it back, or give them up: semel outbox discard --sink gone --pending"},
+		{"dead", "a", SinkStatus{Dead: 2}, trend{}, true, "2 events were given up: semel outbox list --sink a --state dead says why; semel outbox retry --sink a sends again"},
+		{"gone with events", "gone", old, trend{}, true, "3 events wait, but the sink is not in the config: kept and not sent until it is back, or you give up: semel outbox discard --sink gone --pending"},
 		{"gone without", "gone", SinkStatus{Delivered: 9}, trend{}, true, ""},
 		{"few are ambiguous", "a", SinkStatus{}, trend{4, 1, 0}, true, ""},
 		{"as many as ever", "a", SinkStatus{}, trend{50, 0.05, 0.05}, true, ""},
@@ -102,7 +102,7 @@ func TestSinkStatus(t *testing.T) {
 		t.Errorf("outbox (-want +got):\n%s", diff)
 	}
 	warnings := strings.Join(s.Warnings, "\n")
-	for _, want := range []string{"sink a: 1 events were given up", "sink b: 4 events wait, but the sink is not in the config", "sink b: 1 events"} {
+	for _, want := range []string{"sink a: 1 event was given up", "sink b: 4 events wait, but the sink is not in the config", "sink b: 1 event was"} {
 		if !strings.Contains(warnings, want) {
 			t.Errorf("no warning %q in\n%s", want, warnings)
 		}
