@@ -196,7 +196,7 @@ var deliveryFaults = []deliveryFault{
 		_ = p.wait(ctx, time.Hour)
 		return unsure
 	}},
-	{"sink: hangs, does not hear the end of its time, and keeps the event", true, func(_ context.Context, p *parcel) delivery.Result { return p.overdue() }},
+	{"sink: hangs past its time and keeps the event", true, func(_ context.Context, p *parcel) delivery.Result { return p.overdue() }},
 	{"sink: 410, it wants no more", false, func(context.Context, *parcel) delivery.Result {
 		r := refused
 		r.Stop = true

@@ -59,13 +59,13 @@ func (c *coverage) ended(at side, kinds []kind) {
 // String is the table of all counts.
 func (c *coverage) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d seeds\n\n%-40s %8s\n", c.seeds, "fault", "hit")
+	fmt.Fprintf(&b, "%d seeds\n\n%-58s %8s\n", c.seeds, "fault", "hit")
 	for _, name := range slices.Sorted(maps.Keys(c.faults)) {
-		fmt.Fprintf(&b, "%-40s %8d\n", name, c.faults[name])
+		fmt.Fprintf(&b, "%-58s %8d\n", name, c.faults[name])
 	}
-	fmt.Fprintf(&b, "\n%-40s %8s %8s\n", "life ended at the boundary of", before, after)
+	fmt.Fprintf(&b, "\n%-58s %8s %8s\n", "life ended at the boundary of", before, after)
 	for _, k := range kinds {
-		fmt.Fprintf(&b, "%-40s %8d %8d\n", k, c.boundaries[boundary{k, before}], c.boundaries[boundary{k, after}])
+		fmt.Fprintf(&b, "%-58s %8d %8d\n", k, c.boundaries[boundary{k, before}], c.boundaries[boundary{k, after}])
 	}
 	return b.String()
 }

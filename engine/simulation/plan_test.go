@@ -21,7 +21,7 @@ type event struct {
 
 // endings are how a life may be made to end. One that waits for a moment which
 // does not come lets the life end on its own.
-var endings = slices.Concat(slices.Repeat(crashes, 4), []event{
+var endings = slices.Concat(slices.Repeat(crashes, 6), []event{
 	{"failing fsync, nothing was written", cutAt(before, syscall.EIO)},
 	{"failing fsync, all was written", cutAt(after, syscall.EIO)},
 	{"failing write", failWrite},
@@ -86,9 +86,9 @@ var often = []kind{enqueue, claimed, renew, complete, retry, promote, take, ackn
 // targets are the kinds that a crash looks for; those that would come too seldom
 // stand here again.
 var targets = slices.Concat(kinds, []kind{
-	enqueue, enqueue, enqueue, enqueue, complete, complete, renew, retry, promote, take, giveBack, giveBack, requeue, requeue, halt, resume, resume,
-	fail, fail, release, release, release, rescue, rescue, stale, stale, forget, forget, giveUp, giveUp,
-	salvage, salvage, salvage, salvage, salvage, salvage,
+	enqueue, enqueue, enqueue, enqueue, enqueue, enqueue, complete, complete, renew, renew, retry, promote, stale,
+	fail, fail, fail, release, release, release, rescue, rescue, stale, stale, forget, forget, forget,
+	take, giveUp, giveUp, giveBack, giveBack, salvage, salvage, salvage, salvage, salvage, salvage, salvage, requeue, requeue, halt, resume,
 })
 
 // cutAt ends the disk at a boundary: of any transaction or, so that the rare
