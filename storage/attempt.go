@@ -15,12 +15,17 @@ const (
 	OutcomeRescued  = "rescued"  // its worker died or fell silent, not counted
 )
 
+// KindReparse is the kind of an attempt that read a kept page by other rules: it
+// fetched nothing, had no owner and counts against no limit.
+const KindReparse = "reparse"
+
 // Attempt is one execution of a job. Its number is the generation it ran
 // under: released and rescued ones have theirs, too.
 type Attempt struct {
 	Job        uint64 // set by the store, as are Lane, Generation, Owner, Start and End
-	Lane       LaneID // of the job then: whose host it asked; 0: written before schema 3
+	Lane       LaneID // of the job then: whose host it asked; 0: none, or written before schema 3
 	Generation uint32
+	Kind       string // "": it fetched its page; or KindReparse
 	Owner      string
 	Start, End time.Time
 
@@ -53,8 +58,8 @@ type Attempt struct {
 }
 
 // attemptVersion 2 added Page and ContentType, and is sealed; 3 added Step,
-// Proxy and Lane.
-const attemptVersion = 3
+// Proxy and Lane; 4 Kind.
+const attemptVersion = 4
 
 func (a *Attempt) encode() []byte {
 	e := newEncoder(attemptVersion, 200+len(a.FinalURL)+len(a.Reason))
@@ -71,6 +76,7 @@ func (a *Attempt) encode() []byte {
 		e.text(s)
 	}
 	e.u32(uint32(a.Lane))
+	e.text(a.Kind)
 	if a.Page.IsZero() {
 		e.flag(false)
 		return e.sealed()
@@ -99,6 +105,9 @@ func decodeAttempt(key, b []byte) (Attempt, error) {
 	if d.version > 2 {
 		a.Step, a.Proxy, a.Lane = d.text(), d.text(), LaneID(d.u32())
 	}
+	if d.version > 3 {
+		a.Kind = d.text()
+	}
 	if d.version > 1 && d.flag() {
 		copy(a.Page[:], d.take(len(a.Page)))
 		a.ContentType = d.text()
@@ -118,10 +127,10 @@ func (a *Attempt) Gone() bool {
 	return a.Outcome == OutcomeComplete && (a.Status == 404 || a.Status == 410)
 }
 
-// counts reports whether an attempt is one of Job.Attempts: it had an outcome of
-// its own.
+// counts reports whether an attempt is one of Job.Attempts: it fetched something
+// and had an outcome of its own.
 func (a *Attempt) counts() bool {
-	return a.Outcome == OutcomeComplete || a.Outcome == OutcomeRetry || a.Outcome == OutcomeFail
+	return a.Kind != KindReparse && (a.Outcome == OutcomeComplete || a.Outcome == OutcomeRetry || a.Outcome == OutcomeFail)
 }
 
 // saveAttempt writes the attempt that a running job is in.

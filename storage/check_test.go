@@ -30,6 +30,8 @@ const (
 	jobCanceled // of source t, its key over 128 bytes
 	jobStaged   // of source u, whose run is held: staged p and q, and has p and x
 	jobHolding  // of source u; failed, and has r
+	jobUnfit    // of source v; failed, and its page is in quarantine
+	jobReparsed // of source v; complete, read again by rules of version 2, which set a row aside
 )
 
 var (
@@ -39,7 +41,7 @@ var (
 	damagedSinks  = []Subscription{{Sink: "a"}, {Sink: "b", Events: []string{EventJobComplete}}}
 )
 
-// damagedPage is what jobs that failed have kept, and jobLater.
+// damagedPage is what jobs that failed have kept, jobLater and jobReparsed.
 var damagedPage = KeepPage([]byte("<p>not what the rules want</p>"))
 
 // damagedStore is healthy and has some of everything. It is meant for a bubble,
@@ -47,7 +49,7 @@ var damagedPage = KeepPage([]byte("<p>not what the rules want</p>"))
 func damagedStore(t *testing.T) *Store {
 	t.Helper()
 	s := openTest(t, Options{NoSync: true})
-	for _, fill := range []func(*Tx) error{fillRescued, fillOthers, fillOutcomes, fillByPerson, fillListed, fillImports, fillReplaced, fillHeld, fillDispatches} {
+	for _, fill := range []func(*Tx) error{fillRescued, fillOthers, fillOutcomes, fillByPerson, fillListed, fillImports, fillReplaced, fillHeld, fillDispatches, fillQuarantined} {
 		if err := s.Update(context.Background(), fill); err != nil {
 			t.Fatal(err)
 		}
@@ -271,6 +273,36 @@ func completeU(tx *Tx, id uint64, keys ...string) error {
 	return err
 }
 
+// fillQuarantined sets a page aside, and reads another one again.
+func fillQuarantined(tx *Tx) error {
+	jobs := []NewJob{newJob("k"), newJob("l")}
+	for i := range jobs {
+		jobs[i].Key.Source, jobs[i].Host = "v", "v"
+	}
+	err := enqueueAll(tx, jobs...)
+	lane, err2 := tx.lane(Lane{Host: "v", Source: "v"})
+	claimed, err3 := tx.ClaimJobs("me", time.Minute, []ClaimGroup{{Lanes: []LaneID{lane}, Max: 9}})
+	if err := errors.Join(err, err2, err3); err != nil {
+		return err
+	}
+	a := Attempt{ParserVersion: 1, FinalURL: "http://v/", Kept: damagedPage, ContentType: "text/html", BytesDown: 9}
+	_, err = tx.CompleteJob(claimed[0][1].Lease(), Completion{Attempt: a, Mode: WriteUpsert, Records: []NewObservation{{Key: "l", Data: []byte(`{"v":1}`)}}})
+	a.Category = CategoryValidation
+	err2 = tx.FailJob(claimed[0][0].Lease(), a, Failure{
+		Category: CategoryValidation, Sinks: damagedSinks,
+		Problems: []Problem{{Row: -1, Field: "price", Value: "1,00", Reason: "is ambiguous"}, {Row: 2, Reason: "it has no key"}},
+	})
+	read, err3 := tx.attempt(jobReparsed, 1)
+	if err := errors.Join(err, err2, err3); err != nil {
+		return err
+	}
+	_, err = tx.ReparseJob(jobReparsed, read, Completion{
+		Attempt: Attempt{ParserVersion: 2, Records: 1}, Mode: WriteUpsert, Records: []NewObservation{{Key: "l", Data: []byte(`{"v":1}`)}},
+		Problems: []Problem{{Row: 1, Field: "price", Reason: "is missing"}},
+	})
+	return err
+}
+
 func waitKey(j *Job) []byte  { return timedKey(j.NextAt, j.ID) }
 func endKey(j *Job) []byte   { return timedKey(j.LeaseUntil, j.ID) }
 func indexKey(j *Job) []byte { return keyIndex(j.Key.Window, j.Key.String()) }
@@ -471,6 +503,7 @@ func TestCheckFinds(t *testing.T) {
 		"runs":             runDamage,
 		"replace":          replaceDamage,
 		"outbox":           outboxDamage,
+		"quarantine":       quarantineDamage,
 	} {
 		for _, d := range list {
 			t.Run(table+" "+d.name, func(t *testing.T) {

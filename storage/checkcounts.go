@@ -59,6 +59,9 @@ func (j *Job) tally(attempts []Attempt, count func(metric string, n int64)) {
 	rescued := j.RescueForgotten
 	for i := range attempts {
 		a := &attempts[i]
+		if a.Kind == KindReparse {
+			continue
+		}
 		count(MetricBytesUp, a.BytesUp)
 		count(MetricBytesDown, a.BytesDown)
 		if a.counts() {
@@ -84,7 +87,7 @@ func (j *Job) tally(attempts []Attempt, count func(metric string, n int64)) {
 // Duplicates, unchanged records and stale commits leave nothing behind.
 func recountable(metric string) bool {
 	switch metric {
-	case MetricComplete, MetricAttempts, MetricRecovered, MetricAfterRecovery, MetricBytesUp, MetricBytesDown, MetricBytesWasted, MetricObservations:
+	case MetricComplete, MetricAttempts, MetricRecovered, MetricAfterRecovery, MetricBytesUp, MetricBytesDown, MetricBytesWasted, MetricObservations, MetricQuarantine:
 		return true
 	}
 	for _, prefix := range []string{MetricRetries, MetricFailures, metricState, metricRules, MetricProxyUp, MetricProxyDown, metricOutbox, metricDead} {

@@ -95,7 +95,7 @@ var jobDamage = []damage{
 		{"job", idKey(5000), "its key s:e:-:-:-:- leads to job 6"},
 		{"job", idKey(5000), "it is pending and missing in bucket ready"},
 		{"attempt", attemptKey(5000, 1), "it is missing, the first of 1 of job 5000"},
-		{"meta", []byte("job"), "it says 11, and 5000 is in use"},
+		{"meta", []byte("job"), "it says 13, and 5000 is in use"},
 		{"counter", counterKey("s", "state/pending"), "it says 1, a recount gives 2"},
 	}},
 	{"another target", changeJob(jobPending, func(j *Job) { j.Key.Target = "other" }), []Breach{
@@ -338,7 +338,7 @@ var indexDamage = []damage{
 var attemptDamage = []damage{
 	{"garbage", put(bucketAttempt, attemptKey(jobFailed, 1), garbage), []Breach{
 		{"attempt", attemptKey(jobFailed, 1), "it cannot be read: record has an unknown version"},
-		{"page", damagedPage.Hash[:], "it says that 3 attempts name it, 2 do"},
+		{"page", damagedPage.Hash[:], "it says that 6 attempts name it, 5 do"},
 		{"counter", counterKey("s", "attempts/counted"), "it says 4, a recount gives 3"},
 		{"counter", counterKey("s", "duration/"), "the counters under it hold +1 attempts against a recount"},
 	}},
@@ -377,7 +377,7 @@ var attemptDamage = []damage{
 	}},
 	{"of no job", copyTo(bucketAttempt, attemptKey(jobFailed, 1), attemptKey(77, 1)), []Breach{
 		{"attempt", attemptKey(77, 1), "there is no job 77"},
-		{"page", damagedPage.Hash[:], "it says that 3 attempts name it, 4 do"},
+		{"page", damagedPage.Hash[:], "it says that 6 attempts name it, 7 do"},
 	}},
 	{"key cut", put(bucketAttempt, []byte("x"), garbage), []Breach{
 		{"attempt", []byte("x"), "its key is not a job's id and a generation"},
@@ -742,22 +742,22 @@ var nameDamage = []damage{
 		{"host", []byte("h"), "it is not a time"},
 	}},
 	{"schema", put(bucketMeta, schemaKey, appendU32(nil, schema+1)), []Breach{
-		{"meta", []byte("schema"), "it is not 4, the version of this layout"},
+		{"meta", []byte("schema"), "it is not 5, the version of this layout"},
 	}},
 	{"job sequence", put(bucketMeta, []byte("job"), i64(3)), []Breach{
-		{"meta", []byte("job"), "it says 3, and 11 is in use"},
+		{"meta", []byte("job"), "it says 3, and 13 is in use"},
 	}},
 	{"event sequence", put(bucketMeta, []byte("event"), i64(3)), []Breach{
-		{"meta", []byte("event"), "it says 3, and 16 is in use"},
+		{"meta", []byte("event"), "it says 3, and 18 is in use"},
 	}},
 	{"lane sequence", put(bucketMeta, []byte("lane"), i64(1)), []Breach{
-		{"meta", []byte("lane"), "it says 1, and 5 is in use"},
+		{"meta", []byte("lane"), "it says 1, and 6 is in use"},
 	}},
 	{"days from no day", put(bucketMeta, daysKey, []byte("2000-01-0")), []Breach{
 		{"meta", []byte("days"), "it is not a day"},
 	}},
 	{"missing sequence", remove(bucketMeta, []byte("job")), []Breach{
-		{"meta", []byte("job"), "it says 0, and 11 is in use"},
+		{"meta", []byte("job"), "it says 0, and 13 is in use"},
 	}},
 	{"garbage sequence", put(bucketMeta, []byte("job"), garbage), []Breach{
 		{"meta", []byte("job"), "it is not a number"},
@@ -860,6 +860,9 @@ var keptDamage = []damage{
 		{"attempt", attemptKey(jobFailed, 1), "there is no page " + damagedPage.Hash.String()},
 		{"attempt", attemptKey(jobLater, 1), "there is no page " + damagedPage.Hash.String()},
 		{"attempt", attemptKey(jobRequeued, 1), "there is no page " + damagedPage.Hash.String()},
+		{"attempt", attemptKey(jobUnfit, 1), "there is no page " + damagedPage.Hash.String()},
+		{"attempt", attemptKey(jobReparsed, 1), "there is no page " + damagedPage.Hash.String()},
+		{"attempt", attemptKey(jobReparsed, 2), "there is no page " + damagedPage.Hash.String()},
 		{"segment", segmentKey(1), "it says 79 bytes in use, its pages take 0"},
 	}},
 	{"page of no hash", copyTo(bucketPage, damagedPage.Hash[:], []byte("x")), []Breach{
@@ -868,17 +871,17 @@ var keptDamage = []damage{
 	{"page of other bytes", copyTo(bucketPage, damagedPage.Hash[:], make([]byte, 32)), []Breach{
 		{"page", make([]byte, 32), "it cannot be read: its frame at 8 in SEGMENT: another frame or none stands there"},
 		{"segment", segmentKey(1), "it says 79 bytes in use, its pages take 158"},
-		{"page", make([]byte, 32), "it says that 3 attempts name it, 0 do"},
+		{"page", make([]byte, 32), "it says that 6 attempts name it, 0 do"},
 	}},
-	{"page in no segment", put(bucketPage, damagedPage.Hash[:], pagePlace{9, 8, 79, 3}.encode()), []Breach{
+	{"page in no segment", put(bucketPage, damagedPage.Hash[:], pagePlace{9, 8, 79, 6}.encode()), []Breach{
 		{"page", damagedPage.Hash[:], "there is no segment 9"},
 		{"segment", segmentKey(1), "it says 79 bytes in use, its pages take 0"},
 	}},
-	{"page behind the end", put(bucketPage, damagedPage.Hash[:], pagePlace{1, 9, 79, 3}.encode()), []Breach{
+	{"page behind the end", put(bucketPage, damagedPage.Hash[:], pagePlace{1, 9, 79, 6}.encode()), []Breach{
 		{"page", damagedPage.Hash[:], "it ends behind its segment 1"},
 	}},
 	{"page named more often", put(bucketPage, damagedPage.Hash[:], pagePlace{1, 8, 79, 1}.encode()), []Breach{
-		{"page", damagedPage.Hash[:], "it says that 1 attempts name it, 3 do"},
+		{"page", damagedPage.Hash[:], "it says that 1 attempts name it, 6 do"},
 	}},
 	{"segment garbage", put(bucketSegment, segmentKey(1), garbage), []Breach{
 		{"segment", segmentKey(1), "it cannot be read: record has an unknown version"},
@@ -1085,10 +1088,10 @@ var changeDamage = []damage{
 	{"number to come", changeRow(rowA, func(o *Observation) { o.Seq = 9 }), []Breach{
 		{"obs", rowA, "its change 9 is missing in bucket change, or leads elsewhere"},
 		{"change", changeA, "it leads to no observation of this number"},
-		{"meta", []byte("change"), "it says 7, and 9 is in use"},
+		{"meta", []byte("change"), "it says 8, and 9 is in use"},
 	}},
 	{"sequence", put(bucketMeta, []byte("change"), i64(3)), []Breach{
-		{"meta", []byte("change"), "it says 3, and 7 is in use"},
+		{"meta", []byte("change"), "it says 3, and 8 is in use"},
 	}},
 	{"cursor: garbage", put(bucketCursor, cursorS, garbage), []Breach{
 		{"cursor", cursorS, "it cannot be read: record has an unknown version"},
@@ -1102,8 +1105,8 @@ var changeDamage = []damage{
 	{"cursor: of no file", copyTo(bucketCursor, cursorS, []byte("s")), []Breach{
 		{"cursor", []byte("s"), "its key is not a source and a path"},
 	}},
-	{"cursor: ahead", changeCursor(func(f *FileCursor) { f.After.seq = 8 }), []Breach{
-		{"meta", []byte("change"), "it says 7, and 8 is in use"},
+	{"cursor: ahead", changeCursor(func(f *FileCursor) { f.After.seq = 9 }), []Breach{
+		{"meta", []byte("change"), "it says 8, and 9 is in use"},
 	}},
 	{"cursor: rows of no bytes", changeCursor(func(f *FileCursor) { f.Bytes = 0 }), []Breach{
 		{"cursor", cursorS, "it says 1 rows in 0 bytes"},
@@ -1212,5 +1215,88 @@ var idempotencyDamage = []damage{
 	}},
 	{"no key under a job", put(bucketIdempotencyJob, []byte("x"), nil), []Breach{
 		{"idemjob", []byte("x"), "it leads to no key of this job"},
+	}},
+}
+
+func changeQuarantine(job uint64, change func(*Quarantine)) func(*Tx) error {
+	return func(tx *Tx) error {
+		q, err := tx.Quarantine(job)
+		if err != nil {
+			return err
+		}
+		change(q)
+		return tx.put(bucketQuarantine, idKey(job), q.encode())
+	}
+}
+
+// eventUnfit is page.quarantined of jobUnfit.
+const eventUnfit = 17
+
+// quarantineDamage is to what is in quarantine, to its event and to attempts that
+// read a page again.
+var quarantineDamage = []damage{
+	{"garbage", put(bucketQuarantine, idKey(jobUnfit), garbage), []Breach{
+		{"quarantine", idKey(jobUnfit), "it cannot be read: record has an unknown version"},
+		{"counter", counterKey("v", "quarantine"), "it says 2, a recount gives 1"},
+	}},
+	{"a bit", changeRaw(bucketQuarantine, idKey(jobUnfit), withByte(9, 1)), []Breach{
+		{"quarantine", idKey(jobUnfit), "it cannot be read: record is not what was written: its checksum differs"},
+		{"counter", counterKey("v", "quarantine"), "it says 2, a recount gives 1"},
+	}},
+	{"cut short", changeRecord(bucketQuarantine, idKey(jobUnfit), func(v []byte) []byte { return v[:40] }), []Breach{
+		{"quarantine", idKey(jobUnfit), "it cannot be read: record is cut short"},
+		{"counter", counterKey("v", "quarantine"), "it says 2, a recount gives 1"},
+	}},
+	{"missing", remove(bucketQuarantine, idKey(jobUnfit)), []Breach{
+		{"counter", counterKey("v", "quarantine"), "it says 2, a recount gives 1"},
+	}},
+	{"key is no id", copyTo(bucketQuarantine, idKey(jobUnfit), []byte("x")), []Breach{
+		{"quarantine", []byte("x"), "its key is not an id from 1"},
+	}},
+	{"of no job", copyTo(bucketQuarantine, idKey(jobUnfit), idKey(77)), []Breach{
+		{"quarantine", idKey(77), "there is no job 77"},
+	}},
+	{"of no attempt", changeQuarantine(jobUnfit, func(q *Quarantine) { q.Generation = 2 }), []Breach{
+		{"quarantine", idKey(jobUnfit), "there is no attempt 2 of job 12"},
+	}},
+	{"of an older attempt", changeQuarantine(jobReparsed, func(q *Quarantine) { q.Generation = 1 }), []Breach{
+		{"quarantine", idKey(jobReparsed), "its job was completed since, by another attempt"},
+	}},
+	{"of an attempt that was released", copyTo(bucketQuarantine, idKey(jobUnfit), idKey(jobPending)), []Breach{
+		{"quarantine", idKey(jobPending), "it tells of more attempts than its job has"},
+		{"quarantine", idKey(jobPending), "attempt 1 of job 6 neither failed nor completed"},
+		{"counter", counterKey("s", "quarantine"), "it is missing, a recount gives 1"},
+	}},
+	{"of nothing", changeQuarantine(jobUnfit, func(q *Quarantine) { q.Problems, q.Version, q.Since = nil, 0, noTime }), []Breach{
+		{"quarantine", idKey(jobUnfit), "it has no problem"},
+		{"quarantine", idKey(jobUnfit), "it is of no version of the rules"},
+		{"quarantine", idKey(jobUnfit), "it is set aside since no time"},
+	}},
+	{"problems left out", changeQuarantine(jobUnfit, func(q *Quarantine) { q.Problems[0].Reason, q.More = "", 1 }), []Breach{
+		{"quarantine", idKey(jobUnfit), "it has a problem for no reason"},
+		{"quarantine", idKey(jobUnfit), "it has more problems than are kept, or counts some that it could keep"},
+	}},
+	{"event: another version", changeEvent(eventUnfit, says(`"parser_version":1`, `"parser_version":2`)), []Breach{
+		{"event", idKey(eventUnfit), "its id is not that of what it tells"},
+	}},
+	{"event: another state", changeEvent(eventUnfit, says(`"failed"`, `"pending"`)), []Breach{
+		{"event", idKey(eventUnfit), "its type and the state it tells of contradict each other"},
+	}},
+	{"event: more than it says", changeEvent(eventUnfit, says(`"more":0`, `"more":0,"less":1`)), []Breach{
+		{"event", idKey(eventUnfit), "it reads as a record that would be written differently"},
+	}},
+	{"attempt: of no kind", changeAttempt(jobReparsed, 1, func(a *Attempt) { a.Kind = "odd" }), []Breach{
+		{"attempt", attemptKey(jobReparsed, 1), "its kind is unknown: odd"},
+	}},
+	{"attempt: read again by an owner", changeAttempt(jobReparsed, 2, func(a *Attempt) { a.Owner = "me" }), []Breach{
+		{"attempt", attemptKey(jobReparsed, 2), "it read a kept page, and did not complete, had an owner or moved bytes"},
+	}},
+	{"attempt: fetched by nobody", changeAttempt(jobReparsed, 2, func(a *Attempt) { a.Kind = "" }), []Breach{
+		{"attempt", attemptKey(jobReparsed, 2), "it has no owner"},
+		{"job", idKey(jobReparsed), "2 of its attempts count, it says 1"},
+		{"job", idKey(jobReparsed), "its tries, its rescues and the bytes it spent are not those of its newest attempts"},
+		{"counter", counterKey("v", "attempts/complete"), "it says 1, a recount gives 2"},
+		{"counter", counterKey("v", "attempts/counted"), "it says 2, a recount gives 3"},
+		{"counter", counterKey("v", "duration/"), "the counters under it hold -1 attempts against a recount"},
 	}},
 }

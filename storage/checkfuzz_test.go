@@ -77,6 +77,7 @@ var undetectable = []struct {
 		im, err := decodeImport(e.key, e.before)
 		return err == nil && !im.Ended.IsZero() && e.after == nil || both(readImport)(e)
 	}},
+	{bucketQuarantine, "what only people read: of a page set aside the store needs whose it is", both(readQuarantine)},
 	{bucketImportChunk, "its sum is compared with the file's rows", both(readImportChunk)},
 }
 
@@ -112,6 +113,14 @@ func readImportChunk(key, v []byte) any {
 		return nil
 	}
 	return c.Rows > 0
+}
+
+func readQuarantine(key, v []byte) any {
+	q, err := decodeQuarantine(key, v)
+	if err != nil {
+		return nil
+	}
+	return q.Generation
 }
 
 func zero(v []byte) bool { return v == nil || bytes.Equal(v, i64(0)) }

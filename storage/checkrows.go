@@ -105,7 +105,7 @@ func (c *checker) events() {
 		switch e.Type {
 		case EventCreated, EventUpdated:
 			c.observationEvent(k, e)
-		case EventJobComplete, EventJobFailed:
+		case EventJobComplete, EventJobFailed, EventQuarantined:
 			c.jobEvent(k, e)
 		case EventRunFinished:
 			c.runEvent(k, e)
@@ -227,11 +227,7 @@ func readLine(e *Event) (*Observation, error) {
 // jobEvent wants an event to say what its id and its own data say, and the job
 // to be there, with that many attempts or more.
 func (c *checker) jobEvent(k []byte, e *Event) {
-	var told struct {
-		ID                           uint64
-		State, URL, Category, Reason string
-		Attempts                     uint32
-	}
+	var told jobTold
 	if err := json.Unmarshal(e.Data, &told); err != nil {
 		c.breach(bucketEvent, k, "its data is not that of a job: %v", err)
 		return
@@ -247,20 +243,40 @@ func (c *checker) jobEvent(k []byte, e *Event) {
 		c.breach(bucketEvent, k, "its job: %v", err)
 		return
 	}
-	anew := Job{
-		ID: told.ID, Key: j.Key, State: JobState(told.State), URL: told.URL,
-		Category: Category(told.Category), Reason: told.Reason, Attempts: told.Attempts,
-	}
+	id, data, typed := told.event(e, j.Key)
 	if !bytes.Contains(e.Data, replaced) {
-		c.same(bucketEvent, k, e.Data, anew.appendEvent(nil, e.Key))
+		c.same(bucketEvent, k, e.Data, data)
 	}
 	c.rules(bucketEvent, k,
-		rule{e.ID != jobEventID(e.Type, e.Key, told.Attempts), "its id is not that of what it tells"},
-		rule{e.Type != "job."+told.State, "its type and the state it tells of contradict each other"},
+		rule{e.ID != id, "its id is not that of what it tells"},
+		rule{!typed, "its type and the state it tells of contradict each other"},
 		rule{told.ID != j.ID, "it tells of another job than its key"},
 		rule{e.Job != 0 && e.Job != told.ID, "it tells of another job than the one that it is of"},
 		rule{told.Attempts > j.Attempts, "it tells of more attempts than its job has"},
 	)
+}
+
+// jobTold is what an event says of a job, and of its page.
+type jobTold struct {
+	ID            uint64
+	State         JobState
+	URL, Reason   string
+	Category      Category
+	Attempts      uint32
+	ParserVersion int `json:"parser_version"`
+	Rows, More    int
+	Problems      []Problem
+}
+
+// event is the id and the data that an event which says this should have, and
+// whether its type is one of this state.
+func (t *jobTold) event(e *Event, key JobKey) (id string, data []byte, typed bool) {
+	j := Job{ID: t.ID, Key: key, State: t.State, URL: t.URL, Category: t.Category, Reason: t.Reason, Attempts: t.Attempts}
+	if e.Type == EventQuarantined {
+		q := Quarantine{Attempts: t.Attempts, Version: t.ParserVersion, Rows: t.Rows, Problems: t.Problems, More: t.More}
+		return q.eventID(e.Key), q.appendEvent(nil, &j, e.Key), t.State.Terminal()
+	}
+	return jobEventID(e.Type, e.Key, t.Attempts), j.appendEvent(nil, e.Key), e.Type == "job."+string(t.State)
 }
 
 // outlived reports whether err says that the job of an event is gone, and may

@@ -23,6 +23,7 @@ const (
 	MetricProxyUp       = "proxy_up/"                // + proxy: what of bytes_up went through it; since schema 3
 	MetricProxyDown     = "proxy_down/"              //
 	MetricObservations  = "observations"             // rows under this source now
+	MetricQuarantine    = "quarantine"               // jobs that have a page in quarantine now
 	MetricRetries       = "retries/"                 // + category: times it led to another attempt
 	MetricFailures      = "failures/"                // + category: jobs now failed for it
 	metricState         = "state/"                   // + state: jobs in it now

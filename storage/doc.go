@@ -62,6 +62,8 @@
 //	dead     sink 0 | seq u64                           -          exactly the dead dispatches
 //	sink     sink                                       Sink
 //	jobevent job id u64 | event seq u64                 -          the event is of an outcome of the job
+//	quarantine
+//	         job id u64                                 Quarantine: why a page of the job did not fit the rules
 //
 // Keys longer than 128 bytes in bucket key keep their first 96 bytes and the
 // xxhash of the whole; the text stands in the job and is compared, so a
@@ -88,20 +90,23 @@
 //     whose.
 //   - A page that an attempt names is durable in its segment before the
 //     transaction that names it.
-//   - A validator leads to the last attempt that completed a job of its target,
-//     and that attempt's page is kept.
-//   - Prune deletes no job without a window, none that is open, has staged rows,
-//     is what an observation came from, what an idempotency key leads to or what a
-//     pending event is of that no person sent back, and no event that is pending or
-//     dead at a sink.
+//   - A validator leads to the last attempt that fetched what completed a job of its
+//     target, and that attempt's page is kept.
+//   - Prune deletes no job without a window, none that is open, has staged rows or a
+//     page in quarantine, is what an observation came from, what an idempotency key
+//     leads to or what a pending event is of that no person sent back, and no event
+//     that is pending or dead at a sink.
+//   - What is in quarantine is of the attempt that read the page, which stays with
+//     its page, where it was kept, until it is let go: by a commit of the job, or a
+//     person.
 //   - An idempotency key leads to a job that is there, and that is as old as
 //     the key where its first request made it.
 //   - An observation is written only by the commit that completes its job, or
-//     its run (WriteReplace): an attempt of that job completed with its page and
-//     its version of the rules.
+//     its run (WriteReplace), or of a page of its job that is read again (ReparseJob):
+//     an attempt of that job completed with its page and its version of the rules.
 //   - A job's attempts are numbered from 1 without a gap up to its generation;
 //     the oldest may have been pruned, and the job says up to which.
-//     What it counts and what limits compare is the sum of them, and its state
+//     What it counts and what limits compare is the sum of those that fetched, and its state
 //     is what the last one, or a person, brought it to.
 //   - A job that may have sent a step which must not be repeated says so (Sent)
 //     until it is complete, a person retries it, or the step is known not to have

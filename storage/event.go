@@ -21,11 +21,12 @@ const (
 	EventJobComplete = "job.complete"
 	EventJobFailed   = "job.failed"
 	EventRunFinished = "run.finished"
+	EventQuarantined = "page.quarantined"
 	EventReplaced    = "window.replaced" // of a WriteReplace source, in the place of observation.created and .updated
 )
 
 // EventTypes are all types of events.
-var EventTypes = []string{EventCreated, EventUpdated, EventReplaced, EventJobComplete, EventJobFailed, EventRunFinished}
+var EventTypes = []string{EventCreated, EventUpdated, EventReplaced, EventJobComplete, EventJobFailed, EventQuarantined, EventRunFinished}
 
 // Subscription is one sink's wish for a source's events.
 type Subscription struct {

@@ -78,6 +78,10 @@ func (h *history) updates(l Lease) map[string]func(*Tx) error {
 	attempt := Attempt{Kept: page, FinalURL: "http://h/x", ParserVersion: 1 + n%2, BytesUp: 3, BytesDown: int64(n)}
 	failed := attempt
 	failed.Category = CategoryTLS
+	var problems []Problem
+	if n%5 < 2 {
+		problems = []Problem{{Row: n%2 - 1, Field: "f", Reason: "it is missing"}}
+	}
 	row := NewObservation{Key: strconv.Itoa(n % 4), Data: fmt.Appendf(nil, `{"v":%d}`, n%5)}
 	sink := historySinks[n%2].Sink
 	mode := []WriteMode{WriteUpsert, WriteReplace, WriteReplace, WriteAppend}[h.random.IntN(4)]
@@ -93,11 +97,28 @@ func (h *history) updates(l Lease) map[string]func(*Tx) error {
 			return err
 		},
 		"complete": func(tx *Tx) error {
-			_, err := tx.CompleteJob(l, Completion{Attempt: attempt, Mode: mode, Records: []NewObservation{row}, Sinks: historySinks})
+			_, err := tx.CompleteJob(l, Completion{Attempt: attempt, Mode: mode, Records: []NewObservation{row}, Problems: problems, Sinks: historySinks})
 			return err
 		},
+		"reparse": func(tx *Tx) error {
+			read, err := reparsable(tx, uint64(n))
+			if err == nil {
+				_, err = tx.ReparseJob(read.Job, read, Completion{Attempt: Attempt{ParserVersion: 1 + n%3}, Mode: mode, Records: []NewObservation{row}, Problems: problems, Sinks: historySinks})
+			}
+			return err
+		},
+		"unfit": func(tx *Tx) error {
+			read, err := reparsable(tx, uint64(n))
+			if err == nil {
+				err = tx.QuarantinePage(read, 1+n%3, []Problem{{Row: -1, Reason: "rows matched nothing"}}, historySinks)
+			}
+			return err
+		},
+		"discard": func(tx *Tx) error { return tx.DiscardQuarantine(uint64(n)) },
 		"retry":   func(tx *Tx) error { return tx.RetryJob(l, failed, tx.Now.Add(time.Minute)) },
-		"fail":    func(tx *Tx) error { return tx.FailJob(l, failed, Failure{Category: CategoryTLS, Sinks: historySinks}) },
+		"fail": func(tx *Tx) error {
+			return tx.FailJob(l, failed, Failure{Category: CategoryTLS, Problems: problems, Sinks: historySinks})
+		},
 		"release": func(tx *Tx) error { return tx.ReleaseJob(l, Attempt{Category: CategoryReleased}) },
 		"rescue": func(tx *Tx) error {
 			_, err := tx.RescueExpired(AllLeases, 1, func(string) RescuePolicy { return RescuePolicy{Max: 2, Sinks: historySinks} })
@@ -127,6 +148,15 @@ func (h *history) updates(l Lease) map[string]func(*Tx) error {
 	}
 }
 
+// reparsable is the attempt whose page a job can be read from again.
+func reparsable(tx *Tx, job uint64) (Attempt, error) {
+	j, err := tx.Job(job)
+	if err != nil {
+		return Attempt{}, err
+	}
+	return tx.Reparsable(j)
+}
+
 // sendSome takes the first events that a sink waits for.
 func sendSome(tx *Tx, sink string, n int) error {
 	events, err := tx.PendingEvents(sink, 0, n)
@@ -154,7 +184,7 @@ func endSome(tx *Tx, sink string, n int) error {
 	return tx.EndDeliveries(sink, ended)
 }
 
-var historyUpdates = strings.Fields("enqueue enqueue enqueue claim claim claim complete complete complete retry fail release rescue promote cancel requeue requeue recollect recollect offer take drop send send send end end end died replay replay abandon stop start")
+var historyUpdates = strings.Fields("enqueue enqueue enqueue claim claim claim complete complete complete retry fail release rescue promote cancel requeue requeue recollect recollect reparse reparse unfit discard offer take drop send send send end end end died replay replay abandon stop start")
 
 var errUndone = errors.New("undone")
 

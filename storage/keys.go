@@ -47,6 +47,7 @@ const (
 	bucketDead
 	bucketSink
 	bucketJobEvent
+	bucketQuarantine
 	bucketCount
 )
 
@@ -60,6 +61,7 @@ var bucketNames = [bucketCount]string{
 	"import", "importchunk",
 	"staged", "live",
 	"dispatch", "dead", "sink", "jobevent",
+	"quarantine",
 }
 
 // fillPercent is how full a page is packed when it splits. Buckets whose keys

@@ -9,7 +9,7 @@ import (
 )
 
 // schema is the version of the layout that this program writes.
-const schema = 4
+const schema = 5
 
 var schemaKey = []byte("schema")
 
@@ -20,7 +20,8 @@ var migrations = [schema]func(*bolt.Tx) error{
 	2: createBuckets(bucketNames[bucketValidator]),                        // a job or attempt of schema 2 reads as one without steps
 	// A job of schema 3 reads as one of no run, an observation as a change without
 	// a number, an event as one of no job.
-	3: inTurn(createBuckets(bucketNames[bucketRun:]...), countRules, addDispatches),
+	3: inTurn(createBuckets(bucketNames[bucketRun:bucketQuarantine]...), countRules, addDispatches),
+	4: createBuckets(bucketNames[bucketQuarantine]), // an attempt of schema 4 reads as one that fetched its page
 }
 
 func inTurn(steps ...func(*bolt.Tx) error) func(*bolt.Tx) error {

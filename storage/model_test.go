@@ -40,6 +40,14 @@ type model struct {
 	queued   map[string]uint64 // what the last step has to announce
 	leases   []storage.Lease   // every lease ever given
 	runs     []*modelRun       // by id - 1
+
+	quarantine map[*storage.Job]modelUnfit
+}
+
+// modelUnfit says for what page and under which rules a job has it in quarantine.
+type modelUnfit struct {
+	attempts uint32
+	version  int
 }
 
 func newModel() *model {
@@ -48,6 +56,8 @@ func newModel() *model {
 		counters: map[string]map[string]int64{"s1": {}, "s2": {}},
 		sinks:    map[string]*modelSink{"all": {}, "some": {}},
 		queued:   map[string]uint64{},
+
+		quarantine: map[*storage.Job]modelUnfit{},
 	}
 }
 
@@ -294,12 +304,9 @@ func (x *machine) outcome(l storage.Lease, fn func(tx *storage.Tx) error) bool {
 
 func (x *machine) complete(t *rapid.T) {
 	l := x.lease(t)
-	version := rapid.IntRange(1, 2).Draw(t, "version")
-	c := storage.Completion{Attempt: storage.Attempt{ParserVersion: version, BytesDown: 10}, Mode: x.mode, Sinks: modelSinks}
-	for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom(modelKeys), 0, 3, rapid.ID).Draw(t, "records") {
-		data := rapid.SampledFrom([]string{`{"v":1}`, `{"v":2}`, `{"v":3}`}).Draw(t, "data")
-		c.Records = append(c.Records, storage.NewObservation{Key: key, Data: []byte(data)})
-	}
+	c := x.completion(t)
+	version := c.Attempt.ParserVersion
+	c.Attempt.BytesDown, c.Attempt.Kept = 10, modelPage
 	if !x.outcome(l, func(tx *storage.Tx) error { _, err := tx.CompleteJob(l, c); return err }) {
 		return
 	}
@@ -312,9 +319,30 @@ func (x *machine) complete(t *rapid.T) {
 	}
 	j.Rescues, j.Sent, j.Version = 0, "", version
 	x.m.set(j, storage.StateComplete, "")
-	x.write(j, version, c.Records)
+	x.finish(j, c)
 	x.m.emit(modelSinks, storage.EventJobComplete, j.Key.String())
 	x.settle(x.m.runOf(j))
+}
+
+// completion draws what the parser made of a page.
+func (x *machine) completion(t *rapid.T) storage.Completion {
+	version := rapid.IntRange(1, 2).Draw(t, "version")
+	c := storage.Completion{Attempt: storage.Attempt{ParserVersion: version}, Mode: x.mode, Problems: x.problems(t), Sinks: modelSinks}
+	for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom(modelKeys), 0, 3, rapid.ID).Draw(t, "records") {
+		data := rapid.SampledFrom([]string{`{"v":1}`, `{"v":2}`, `{"v":3}`}).Draw(t, "data")
+		c.Records = append(c.Records, storage.NewObservation{Key: key, Data: []byte(data)})
+	}
+	return c
+}
+
+// finish is what a job brings that is complete.
+func (x *machine) finish(j *storage.Job, c storage.Completion) {
+	x.write(j, c.Attempt.ParserVersion, c.Records)
+	if len(c.Problems) == 0 {
+		x.m.endQuarantine(j)
+	} else {
+		x.m.setAside(j, modelUnfit{j.Attempts, c.Attempt.ParserVersion})
+	}
 }
 
 func (x *machine) retry(t *rapid.T) {
@@ -350,13 +378,16 @@ func (x *machine) mark(t *rapid.T) {
 
 func (x *machine) fail(t *rapid.T) {
 	l := x.lease(t)
-	a := storage.Attempt{Category: storage.CategoryNotFound, BytesDown: 5}
-	f := storage.Failure{Category: storage.CategoryNotFound, Sinks: modelSinks}
+	a := storage.Attempt{Category: storage.CategoryNotFound, BytesDown: 5, ParserVersion: 1, Kept: modelPage}
+	f := storage.Failure{Category: storage.CategoryNotFound, Problems: x.problems(t), Sinks: modelSinks}
 	if x.outcome(l, func(tx *storage.Tx) error { return tx.FailJob(l, a, f) }) {
 		j := x.m.job(l.Job)
 		x.m.burn(j, 5)
 		j.Rescues = 0
 		x.m.set(j, storage.StateFailed, storage.CategoryNotFound)
+		if len(f.Problems) > 0 {
+			x.m.setAside(j, modelUnfit{j.Attempts, 1})
+		}
 		x.m.emit(modelSinks, storage.EventJobFailed, j.Key.String())
 		x.settle(x.m.runOf(j))
 	}
@@ -533,6 +564,7 @@ func (x *machine) compare(t *rapid.T) {
 			x.compareSource(t, tx, source, want)
 		}
 		x.compareOutbox(t, tx)
+		x.compareQuarantine(t, tx)
 		return nil
 	})
 	if err != nil {
@@ -608,7 +640,7 @@ func (x *machine) run() {
 		"enqueue": x.enqueue, "claim": x.claim, "renew": x.renew, "mark": x.mark, "complete": x.complete, "retry": x.retry,
 		"fail": x.fail, "release": x.release, "rescue": x.rescue, "promote": x.promote, "cancel": x.cancel,
 		"begin listing": x.beginListing, "end listing": x.endListing, "release run": x.releaseRun, "discard run": x.discardRun,
-		"recollect": x.recollect, "requeue": x.requeue, "undone": x.undone, "reopen": x.reopen,
+		"recollect": x.recollect, "requeue": x.requeue, "reparse": x.reparse, "find unfit": x.unfit, "discard quarantine": x.discardQuarantine, "undone": x.undone, "reopen": x.reopen,
 		"enqueue more": x.enqueue, "claim more": x.claim,
 		"take events": x.takeEvents, "end deliveries": x.endDeliveries, "rescue deliveries": x.rescueDeliveries,
 		"requeue event": x.requeueEvent, "discard event": x.discardEvent, "stop sink": x.stopSink, "start sink": x.startSink,

@@ -11,7 +11,8 @@ type Completion struct {
 	Attempt    Attempt
 	Mode       WriteMode
 	Records    []NewObservation
-	Duplicates int // equal rows that the page held more than once
+	Duplicates int       // equal rows that the page held more than once
+	Problems   []Problem // of rows that were set aside (see Quarantine)
 	Sinks      []Subscription
 
 	Validator Validator // of Attempt.Kept; zero: the site gave none that may be used
@@ -56,23 +57,43 @@ func (tx *Tx) CompleteJob(l Lease, c Completion) (Completed, error) {
 	}
 	err = tx.move(j, verbComplete, func(j *Job) {
 		endLease(j)
-		j.Rescues, j.Category, j.Reason, j.Sent = 0, "", "", ""
-		if read := c.Attempt.ParserVersion; read > 0 && j.Key.Version == 0 {
-			j.Version = read
-		}
+		j.Rescues = 0
+		j.readBy(c.Attempt.ParserVersion)
 	})
 	if err != nil {
 		return done, err
 	}
-	if err := tx.writeRecords(j, &c, &done); err != nil {
-		return done, err
-	}
-	tx.count(j.Key.Source, MetricDuplicates, int64(done.Rejected+c.Duplicates))
-	tx.count(j.Key.Source, MetricUnchanged, int64(done.Unchanged))
-	if err := tx.follow(c.Follow, &done); err != nil {
+	if err := tx.finish(j, &c, &done); err != nil {
 		return done, err
 	}
 	return done, tx.conclude(EventJobComplete, j, c.Sinks)
+}
+
+// readBy notes that a job is complete, by a version of the rules; 0: none read
+// its page.
+func (j *Job) readBy(version int) {
+	j.Category, j.Reason, j.Sent = "", "", ""
+	if version > 0 && j.Key.Version == 0 {
+		j.Version = version
+	}
+}
+
+// finish writes what a job that is now complete has brought.
+func (tx *Tx) finish(j *Job, c *Completion, done *Completed) error {
+	if err := tx.writeRecords(j, c, done); err != nil {
+		return err
+	}
+	tx.count(j.Key.Source, MetricDuplicates, int64(done.Rejected+c.Duplicates))
+	tx.count(j.Key.Source, MetricUnchanged, int64(done.Unchanged))
+	if err := tx.follow(c.Follow, done); err != nil {
+		return err
+	}
+	if len(c.Problems) == 0 {
+		return tx.endQuarantine(j)
+	}
+	q := tx.newQuarantine(j, c.Attempt.ParserVersion, c.Problems)
+	q.Rows = len(c.Records)
+	return tx.setAside(j, q, c.Sinks)
 }
 
 // writeRecords writes a completion's records by its mode.
@@ -146,6 +167,7 @@ func (tx *Tx) RetryJob(l Lease, a Attempt, due time.Time) error {
 type Failure struct {
 	Category Category // of the job: the attempt's own, or budget_exhausted
 	Reason   string
+	Problems []Problem // where its page did not fit the rules: it is set aside (see Quarantine); none: that is not why
 	Sinks    []Subscription
 }
 
@@ -166,6 +188,11 @@ func (tx *Tx) FailJob(l Lease, a Attempt, f Failure) error {
 	})
 	if err != nil {
 		return err
+	}
+	if len(f.Problems) > 0 {
+		if err := tx.setAside(j, tx.newQuarantine(j, a.ParserVersion, f.Problems), f.Sinks); err != nil {
+			return err
+		}
 	}
 	return tx.conclude(EventJobFailed, j, f.Sinks)
 }

@@ -109,6 +109,16 @@ func (tx *Tx) keepPage(k *KeptPage) error {
 	return tx.put(bucketPage, k.Hash[:], p.encode())
 }
 
+// sharePage adds a reference to a page that is there.
+func (tx *Tx) sharePage(h PageHash) error {
+	p, err := tx.pageAt(h)
+	if err != nil {
+		return err
+	}
+	p.refs++
+	return tx.put(bucketPage, h[:], p.encode())
+}
+
 // dropPage takes a reference from a page; one that no attempt names is gone.
 func (tx *Tx) dropPage(h PageHash) error {
 	p, err := tx.pageAt(h)

@@ -20,6 +20,9 @@ import (
 
 // stage sets a job's rows aside, in the place of those it staged before.
 func (tx *Tx) stage(j *Job, rows []*Observation) error {
+	if err := tx.changeRun(j, func(r *Run) { r.Discarded = noTime }); err != nil { // that was of what was staged before
+		return err
+	}
 	job := rowKey(j.Run, j.ID, nil)
 	if err := tx.clear(bucketStaged, job); err != nil {
 		return err

@@ -16,12 +16,13 @@ type Retention struct {
 	// Attempts is how long a job's story is kept after the job has ended: its
 	// attempts, and where its key has a window, the job itself. A job without
 	// one stays: it is what makes "once" true. So does one that an observation
-	// came from.
+	// came from. The story of a job with a page in quarantine is kept.
 	Attempts time.Duration
 	// Events is how long an event is kept that is neither pending nor dead at any
 	// sink.
 	Events time.Duration
-	// Pages is how long an attempt's page is kept after the attempt has ended.
+	// Pages is how long an attempt's page is kept after the attempt has ended,
+	// unless it is in quarantine.
 	// Its room is given back by CollectPages.
 	Pages time.Duration
 }
@@ -126,7 +127,7 @@ func (p *pruner) jobs(before time.Time) error {
 		if err != nil || !j.Created.Before(before) { // ids are in the order of creation: all that follow are younger
 			return false, err
 		}
-		if !j.endedBefore(before) {
+		if !j.endedBefore(before) || tx.hasQuarantine(j.ID) {
 			return true, nil
 		}
 		w := wornJob{id: j.ID}
@@ -190,7 +191,7 @@ func (tx *Tx) forgetJob(w wornJob, before time.Time, done *Pruned) (whole bool, 
 	if isNotFound(err) { // another Prune was here
 		return true, nil
 	}
-	if err != nil || !j.endedBefore(before) {
+	if err != nil || !j.endedBefore(before) || tx.hasQuarantine(j.ID) {
 		return err == nil, err
 	}
 	room := pruneKeys - done.Attempts - 2*done.Jobs // a job and its key are two
@@ -253,11 +254,16 @@ func (p *pruner) pages(before time.Time) error {
 	return p.sweep(bucketAttempt, &p.done.Pages, hasPage(before), (*Tx).forgetPage)
 }
 
-// hasPage drops attempts that ended before a time and have a page still.
+// hasPage drops attempts that ended before a time and have a page still, which is
+// not in quarantine.
 func hasPage(before time.Time) judge {
-	return func(_ *Tx, k, v []byte) (verdict, error) {
+	return func(tx *Tx, k, v []byte) (verdict, error) {
 		a, err := decodeAttempt(k, v)
-		if err == nil && !a.Page.IsZero() && a.End.Before(before) {
+		if err != nil || a.Page.IsZero() || !a.End.Before(before) {
+			return keep, err
+		}
+		q, err := tx.Quarantine(a.Job)
+		if isNotFound(err) || err == nil && q.Generation != a.Generation {
 			return drop, nil
 		}
 		return keep, err

@@ -22,6 +22,7 @@ const (
 	verbCancel    verb = "cancel"
 	verbRequeue   verb = "retry"
 	verbRecollect verb = "recollect"
+	verbReparse   verb = "reparse"
 )
 
 // transitions is every way a job changes its state. Those from running also
@@ -31,19 +32,20 @@ var transitions = map[verb]struct {
 	from []JobState
 	to   JobState
 }{
-	verbClaim:     {[]JobState{StatePending}, StateRunning},                // a free worker takes it: generation + 1, a lease
-	verbRenew:     {[]JobState{StateRunning}, StateRunning},                // its worker is healthy: the lease ends later
-	verbMark:      {[]JobState{StateRunning}, StateRunning},                // a step that must not be repeated is about to be sent, or was not
-	verbComplete:  {[]JobState{StateRunning}, StateComplete},               // the observation is committed with it
-	verbRetry:     {[]JobState{StateRunning}, StateRetryable},              // the attempt failed and repeating is safe
-	verbFail:      {[]JobState{StateRunning}, StateFailed},                 // repeating would not help, or a limit is reached
-	verbRelease:   {[]JobState{StateRunning}, StatePending},                // handed back unburnt: clean stop, paused proxy
-	verbRescue:    {[]JobState{StateRunning}, StatePending},                // the lease ended: its worker died or fell silent
-	verbAbandon:   {[]JobState{StateRunning}, StateFailed},                 // it ended too often in a row
-	verbPromote:   {[]JobState{StateRetryable}, StatePending},              // its delay is over
-	verbCancel:    {[]JobState{StatePending, StateRetryable}, StateFailed}, // a person stopped it
-	verbRequeue:   {[]JobState{StateFailed}, StatePending},                 // a person retries it: limits start anew
-	verbRecollect: {[]JobState{StateFailed, StateComplete}, StatePending},  // a person wants it once more: what it brought stays until the next commit
+	verbClaim:     {[]JobState{StatePending}, StateRunning},                              // a free worker takes it: generation + 1, a lease
+	verbRenew:     {[]JobState{StateRunning}, StateRunning},                              // its worker is healthy: the lease ends later
+	verbMark:      {[]JobState{StateRunning}, StateRunning},                              // a step that must not be repeated is about to be sent, or was not
+	verbComplete:  {[]JobState{StateRunning}, StateComplete},                             // the observation is committed with it
+	verbRetry:     {[]JobState{StateRunning}, StateRetryable},                            // the attempt failed and repeating is safe
+	verbFail:      {[]JobState{StateRunning}, StateFailed},                               // repeating would not help, or a limit is reached
+	verbRelease:   {[]JobState{StateRunning}, StatePending},                              // handed back unburnt: clean stop, paused proxy
+	verbRescue:    {[]JobState{StateRunning}, StatePending},                              // the lease ended: its worker died or fell silent
+	verbAbandon:   {[]JobState{StateRunning}, StateFailed},                               // it ended too often in a row
+	verbPromote:   {[]JobState{StateRetryable}, StatePending},                            // its delay is over
+	verbCancel:    {[]JobState{StatePending, StateRetryable}, StateFailed},               // a person stopped it
+	verbRequeue:   {[]JobState{StateFailed}, StatePending},                               // a person retries it: limits start anew
+	verbRecollect: {[]JobState{StateFailed, StateComplete}, StatePending},                // a person wants it once more: what it brought stays until the next commit
+	verbReparse:   {[]JobState{StatePending, StateFailed, StateComplete}, StateComplete}, // a kept page gave it what other rules find there: generation + 1
 }
 
 // move takes a job through a transition: change sets the fields that go with

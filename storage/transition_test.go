@@ -69,10 +69,13 @@ func TestTransitions(t *testing.T) {
 		{verbRequeue, StateFailed}:     StatePending,
 		{verbRecollect, StateFailed}:   StatePending,
 		{verbRecollect, StateComplete}: StatePending,
+		{verbReparse, StatePending}:    StateComplete,
+		{verbReparse, StateFailed}:     StateComplete,
+		{verbReparse, StateComplete}:   StateComplete,
 	}
 	verbs := []verb{
 		verbClaim, verbRenew, verbMark, verbComplete, verbRetry, verbFail, verbRelease,
-		verbRescue, verbAbandon, verbPromote, verbCancel, verbRequeue, verbRecollect,
+		verbRescue, verbAbandon, verbPromote, verbCancel, verbRequeue, verbRecollect, verbReparse,
 	}
 	if len(verbs) != len(transitions) {
 		t.Fatalf("%d verbs are tested, there are %d", len(verbs), len(transitions))

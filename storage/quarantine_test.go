@@ -1,0 +1,200 @@
+package storage_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"semel/storage"
+	"semel/storage/storagetest"
+)
+
+var (
+	unfitPage = storage.KeepPage([]byte("<p>1,00</p>"))
+	ambiguous = []storage.Problem{{Row: -1, Field: "price", Value: "1,00", Reason: "has two readings"}}
+	allSinks  = []storage.Subscription{{Sink: "s"}}
+)
+
+// failUnfit has a job fail for what its page holds.
+func failUnfit(t *testing.T, s *storage.Store, n storage.NewJob) *storage.Job {
+	t.Helper()
+	enqueue(t, s, n)
+	j := claimOne(t, s)
+	update(t, s, func(tx *storage.Tx) error {
+		a := storage.Attempt{Category: storage.CategoryValidation, ParserVersion: 1, FinalURL: "http://h/a", Kept: unfitPage, BytesDown: 7}
+		return tx.FailJob(j.Lease(), a, storage.Failure{Category: storage.CategoryValidation, Problems: ambiguous, Sinks: allSinks})
+	})
+	return getJob(t, s, j.ID)
+}
+
+// readable is the attempt whose page a job can be read from again.
+func readable(t *testing.T, s *storage.Store, job uint64) (a storage.Attempt) {
+	t.Helper()
+	view(t, s, func(tx *storage.Tx) error {
+		j, err := tx.Job(job)
+		if err == nil {
+			a, err = tx.Reparsable(j)
+		}
+		return err
+	})
+	return a
+}
+
+func events(t *testing.T, s *storage.Store) (types []string) {
+	t.Helper()
+	for _, e := range pending(t, s, "s") {
+		types = append(types, e.Type)
+	}
+	return types
+}
+
+func quarantined(t *testing.T, s *storage.Store) int64 {
+	t.Helper()
+	return counters(t, s, "s")[storage.MetricQuarantine]
+}
+
+// TestQuarantineRelease: a page that did not fit is told once, and completes its
+// job once it does, without an attempt that counts or a byte.
+func TestQuarantineRelease(t *testing.T) {
+	s := storagetest.Open(t)
+	failed := failUnfit(t, s, target("a"))
+	read := readable(t, s, failed.ID)
+	for range 2 { // the same again is no news
+		update(t, s, func(tx *storage.Tx) error { return tx.QuarantinePage(read, 1, ambiguous, allSinks) })
+	}
+	if got := events(t, s); len(got) != 2 || got[0] != storage.EventQuarantined || got[1] != storage.EventJobFailed {
+		t.Errorf("events %q", got)
+	}
+	update(t, s, func(tx *storage.Tx) error {
+		c := record(storage.WriteUpsert, 2, "a", "1.00")
+		c.Sinks = allSinks
+		_, err := tx.ReparseJob(failed.ID, read, c)
+		return err
+	})
+	j := getJob(t, s, failed.ID)
+	if j.State != storage.StateComplete || j.Version != 2 || j.Attempts != 1 || j.BytesDown != 7 || j.Category != "" {
+		t.Errorf("job %+v", j)
+	}
+	if a := readable(t, s, j.ID); a.Kind != storage.KindReparse || a.Page != unfitPage.Hash || a.Generation != 2 || a.FinalURL != "http://h/a" {
+		t.Errorf("its attempt %+v", a)
+	}
+	if list := observations(t, s, "s"); len(list) != 1 || list[0].Version != 2 || list[0].URL != "http://h/a" {
+		t.Errorf("rows %+v", list)
+	}
+	if got := events(t, s)[2:]; len(got) != 1 || got[0] != storage.EventCreated || quarantined(t, s) != 0 {
+		t.Errorf("events since %q, %d in quarantine", got, quarantined(t, s))
+	}
+	err := s.Update(context.Background(), func(tx *storage.Tx) error {
+		_, err := tx.ReparseJob(j.ID, read, record(storage.WriteUpsert, 2, "a", "2.00"))
+		return err
+	})
+	wantError(t, err, storage.ErrTransition)
+}
+
+// TestQuarantineOfRows: rows that did not fit are set aside while the others are
+// committed, until a later attempt has all of them.
+func TestQuarantineOfRows(t *testing.T) {
+	s := storagetest.Open(t)
+	enqueue(t, s, target("a"))
+	l := claimOne(t, s).Lease()
+	c := record(storage.WriteUpsert, 1, "a", "1")
+	for row := range storage.MaxProblems + 3 {
+		c.Problems = append(c.Problems, storage.Problem{Row: row, Reason: "it has no key"})
+	}
+	update(t, s, func(tx *storage.Tx) error { _, err := tx.CompleteJob(l, c); return err })
+	view(t, s, func(tx *storage.Tx) error {
+		q, err := tx.Quarantine(1)
+		if err == nil && (q.Rows != 1 || len(q.Problems) != storage.MaxProblems || q.More != 3) {
+			t.Errorf("in quarantine: %d rows, %d problems and %d more", q.Rows, len(q.Problems), q.More)
+		}
+		return err
+	})
+	recollect(t, s, 1, "1")
+	if n := quarantined(t, s); n != 0 {
+		t.Errorf("%d in quarantine", n)
+	}
+}
+
+// TestQuarantineIsKept: retention keeps what a person has not looked at, until it
+// is discarded.
+func TestQuarantineIsKept(t *testing.T) {
+	s := storagetest.Open(t)
+	n := target("a")
+	n.Window = time.Date(2026, 4, 23, 0, 0, 0, 0, time.UTC)
+	n.Key.Window = n.Window
+	failed := failUnfit(t, s, n)
+	pruneAll := func() storage.Pruned {
+		t.Helper()
+		done, err := s.Prune(context.Background(), time.Now().Add(1000*time.Hour), storage.Retention{Attempts: time.Hour, Pages: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done
+	}
+	if done := pruneAll(); done != (storage.Pruned{}) {
+		t.Errorf("pruned %+v", done)
+	}
+	if _, err := s.ReadPage(readable(t, s, failed.ID).Page); err != nil {
+		t.Error(err)
+	}
+	update(t, s, func(tx *storage.Tx) error { return tx.DiscardQuarantine(failed.ID) })
+	if j := getJob(t, s, failed.ID); j.State != storage.StateFailed {
+		t.Errorf("job %+v", j)
+	}
+	if done := pruneAll(); done.Attempts != 1 { // the event binds the job
+		t.Errorf("pruned %+v", done)
+	}
+	err := s.Update(context.Background(), func(tx *storage.Tx) error { return tx.DiscardQuarantine(failed.ID) })
+	wantError(t, err, storage.ErrNotFound)
+}
+
+// TestReparseIntoAnother: where the key names the rules, a page that is read by
+// others completes a job of theirs, and what the older ones gave stays.
+func TestReparseIntoAnother(t *testing.T) {
+	s := storagetest.Open(t)
+	versioned := func(version int) storage.NewJob {
+		n := target("a")
+		n.Key.Version, n.Version = version, version
+		return n
+	}
+	enqueue(t, s, versioned(1))
+	l := claimOne(t, s).Lease()
+	update(t, s, func(tx *storage.Tx) error {
+		c := record(storage.WriteUpsert, 1, "a", "1")
+		c.Attempt.Kept = unfitPage
+		_, err := tx.CompleteJob(l, c)
+		return err
+	})
+	into := func(n storage.NewJob, version int) error {
+		return s.Update(context.Background(), func(tx *storage.Tx) error {
+			made, err := tx.EnqueueJob(n)
+			if err != nil {
+				return err
+			}
+			_, err = tx.ReparseJob(made.ID, readAt(tx, 1), record(storage.WriteUpsert, version, "a", "2"))
+			return err
+		})
+	}
+	if err := into(versioned(2), 2); err != nil {
+		t.Fatal(err)
+	}
+	if list := observations(t, s, "s"); len(list) != 2 || list[0].Version != 1 || list[1].Version != 2 {
+		t.Errorf("rows %+v", list)
+	}
+	wantError(t, into(versioned(2), 2), storage.ErrTransition) // it is complete
+	if j := getJob(t, s, 2); j.State != storage.StateComplete || j.Attempts != 0 || j.Generation != 1 {
+		t.Errorf("the job of the new rules: %+v", j)
+	}
+}
+
+func readAt(tx *storage.Tx, job uint64) storage.Attempt {
+	j, err := tx.Job(job)
+	if err != nil {
+		panic(err)
+	}
+	a, err := tx.Reparsable(j)
+	if err != nil {
+		panic(err)
+	}
+	return a
+}

@@ -1,0 +1,117 @@
+package storage
+
+import "fmt"
+
+// Reparsable is the attempt whose page a job can be read from again: the one in
+// quarantine, or that which completed the job. Its page may be gone or never have
+// been kept. Error: ErrNotFound where there is none, or it is pruned.
+func (tx *Tx) Reparsable(j *Job) (Attempt, error) {
+	q, err := tx.Quarantine(j.ID)
+	switch {
+	case err == nil:
+		return tx.attempt(j.ID, q.Generation)
+	case !isNotFound(err):
+		return Attempt{}, err
+	case j.State != StateComplete:
+		return Attempt{}, fmt.Errorf("page of job %s, which is %s: %w", j.Key, j.State, ErrNotFound)
+	}
+	return tx.attempt(j.ID, j.Generation)
+}
+
+// readAgain reads the job of a page that was read again, which Reparsable must
+// still give.
+func (tx *Tx) readAgain(read Attempt) (*Job, error) {
+	j, err := tx.Job(read.Job)
+	if err != nil {
+		return nil, err
+	}
+	now, err := tx.Reparsable(j)
+	if err != nil && !isNotFound(err) {
+		return nil, err
+	}
+	if err != nil || !j.State.Terminal() || now.Generation != read.Generation || now.Page != read.Page {
+		return nil, fmt.Errorf("%s of job %s, which was worked on meanwhile: %w", verbReparse, j.Key, ErrTransition)
+	}
+	return j, nil
+}
+
+// ReparseJob commits what rules make of a page that is kept, as CompleteJob does
+// for one that was fetched. read is the page's attempt, as Reparsable gave it. The
+// job is that attempt's own, or a pending one that stands for the same under
+// other rules, where the key names these. The commit is an attempt of its own, of
+// KindReparse: of c.Attempt only what the parser found counts. Links lead to jobs
+// where the job was not complete before.
+// Errors: ErrNotFound, ErrTransition (a job has moved since the page was read).
+func (tx *Tx) ReparseJob(id uint64, read Attempt, c Completion) (done Completed, err error) {
+	from, err := tx.readAgain(read)
+	if err != nil {
+		return done, err
+	}
+	j := from
+	if id != read.Job {
+		if j, err = tx.Job(id); err != nil {
+			return done, err
+		}
+		if j.State != StatePending {
+			return done, fmt.Errorf("%s of job %s, which is %s: %w", verbReparse, j.Key, j.State, ErrTransition)
+		}
+		if err := tx.endQuarantine(from); err != nil {
+			return done, err
+		}
+	}
+	was := j.State
+	err = tx.move(j, verbReparse, func(j *Job) {
+		j.Generation++
+		j.readBy(c.Attempt.ParserVersion)
+	})
+	if err != nil {
+		return done, err
+	}
+	if err := tx.saveReparse(j, read, &c.Attempt); err != nil {
+		return done, err
+	}
+	if was == StateComplete {
+		c.Follow = nil
+	}
+	if err := tx.finish(j, &c, &done); err != nil {
+		return done, err
+	}
+	if was == StateComplete {
+		return done, tx.settleRun(j.Run, c.Sinks)
+	}
+	return done, tx.conclude(EventJobComplete, j, c.Sinks)
+}
+
+// saveReparse writes the attempt that a job was reparsed by: nobody had a lease
+// and no host was asked, so it has no owner and no lane, and is not counted.
+func (tx *Tx) saveReparse(j *Job, read Attempt, a *Attempt) error {
+	*a = Attempt{
+		Job: j.ID, Generation: j.Generation, Kind: KindReparse, Start: tx.Now, End: tx.Now, Outcome: OutcomeComplete,
+		Phase: read.Phase, Status: read.Status, FinalURL: read.FinalURL, Step: read.Step, Country: read.Country,
+		ParserVersion: a.ParserVersion, Records: a.Records, Page: read.Page, ContentType: read.ContentType,
+	}
+	if err := tx.sharePage(a.Page); err != nil {
+		return err
+	}
+	return tx.insert(bucketAttempt, attemptKey(j.ID, j.Generation), a.encode())
+}
+
+// QuarantinePage sets a page aside that was read again and does not fit the
+// rules of a version. What its job has brought stays. Where it stood there for the same
+// reasons nothing changes. Errors as those of ReparseJob.
+func (tx *Tx) QuarantinePage(read Attempt, version int, problems []Problem, sinks []Subscription) error {
+	j, err := tx.readAgain(read)
+	if err != nil {
+		return err
+	}
+	q := tx.newQuarantine(j, version, problems)
+	q.Generation = read.Generation
+	before, err := tx.Quarantine(j.ID)
+	switch {
+	case err == nil:
+		q.Attempts, q.Rows = before.Attempts, before.Rows
+	case !isNotFound(err):
+		return err
+	}
+	return tx.setAside(j, q, sinks)
+}
