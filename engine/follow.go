@@ -47,7 +47,9 @@ func (a *attempt) follow(out parser.Output, finalURL string) (following, *failur
 		}
 	}
 	if f.size > maxFollowBytes {
-		return f, fail(storage.CategoryValidation, "the jobs of the page's links would hold %d bytes, more than %d", f.size, maxFollowBytes)
+		tooMuch := fail(storage.CategoryValidation, "the jobs of the page's links would hold %d bytes, more than %d", f.size, maxFollowBytes)
+		tooMuch.problems = []storage.Problem{{Row: -1, Reason: tooMuch.reason}}
+		return f, tooMuch
 	}
 	return f, nil
 }

@@ -30,6 +30,8 @@ type failure struct {
 	unsure     bool          // it may have been the exit's fault: another one is asked before the host is held back
 	unburnt    bool          // the trouble is not the job's: it is handed back, and the attempt does not count
 	queued     bool          // its time was over while it waited for its turn: that says nothing of the host
+
+	problems []storage.Problem // where the page does not fit the rules; none: that is not why
 }
 
 func fail(c storage.Category, format string, args ...any) *failure {
@@ -303,11 +305,13 @@ func judgeContent(p *fetch.Page) *failure {
 // judgeParse maps an error of attempt.read.
 func judgeParse(err error) *failure {
 	category := storage.CategoryInternal
+	var problems []storage.Problem
 	if errors.Is(err, errNoTime) {
 		category = storage.CategoryReadTimeout
 	}
 	var e *parser.Error
 	if errors.As(err, &e) {
+		problems = problemsOf(e)
 		switch e.Kind {
 		case parser.KindSyntax:
 			category = storage.CategoryParseError
@@ -317,7 +321,16 @@ func judgeParse(err error) *failure {
 			category = storage.CategoryDuplicateKey
 		}
 	}
-	return &failure{category: category, reason: err.Error(), queued: errors.Is(err, errNoTime)}
+	return &failure{category: category, reason: err.Error(), queued: errors.Is(err, errNoTime), problems: problems}
+}
+
+// problemsOf are what the parser found as the store keeps it.
+func problemsOf(bad ...*parser.Error) []storage.Problem {
+	var problems []storage.Problem
+	for _, e := range bad {
+		problems = append(problems, storage.Problem{Row: e.Row, Field: e.Field, Value: e.Value, Reason: e.Reason})
+	}
+	return problems
 }
 
 func statusText(status int) string {

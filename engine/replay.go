@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"semel/engine/fetch"
 	"semel/storage"
 )
 
@@ -93,7 +92,7 @@ func (p *replay) job(ctx context.Context, j *storage.Job) error {
 		p.done.Missing++
 		return nil
 	}
-	body, err := p.engine.opts.Store.ReadPage(made.Page)
+	a, r, err := p.engine.readAgain(ctx, p.src, j, made)
 	if errors.Is(err, storage.ErrNotFound) { // retention let it go just now
 		p.done.Missing++
 		return nil
@@ -102,11 +101,6 @@ func (p *replay) job(ctx context.Context, j *storage.Job) error {
 		return err
 	}
 	p.done.Pages++
-	a := &attempt{engine: p.engine, src: p.src, job: j}
-	r := result{gone: made.Gone(), record: storage.Attempt{FinalURL: made.FinalURL}}
-	if !r.gone {
-		a.parse(ctx, &fetch.Page{Body: body, ContentType: made.ContentType, FinalURL: made.FinalURL}, nil, &r)
-	}
 	if r.failure != nil {
 		p.unlike(j.Key, "its page no longer gives records: %s (%s)", r.failure.reason, r.failure.category)
 		return nil

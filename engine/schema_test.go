@@ -105,6 +105,9 @@ func everything(t *testing.T) *storage.Store {
 		if strings.HasSuffix(req.URL.Path, "/003") {
 			return respond(404, "no such thing"), nil
 		}
+		if strings.HasSuffix(req.URL.Path, "/002") && title == "Other" {
+			return respond(200, "<p>no title"), nil
+		}
 		return respond(200, "<h1>"+title+" \u00fc &amp; \"</h1>"), nil
 	})
 	shop, lost, rows := source(t, 3), source(t, 3), source(t, 2)
@@ -117,9 +120,11 @@ func everything(t *testing.T) *storage.Store {
 	offerWindow(t, s, &rows, time.Date(2026, 4, 23, 15, 0, 0, 0, time.UTC))
 	runOnce(t, opts)
 	title = "Other"
-	j, _ := job(t, s, "001")
-	if err := s.Update(t.Context(), func(tx *storage.Tx) error { _, err := tx.RecollectJob(j.ID); return err }); err != nil {
-		t.Fatal(err)
+	for _, again := range []string{"001", "002"} {
+		j, _ := job(t, s, again)
+		if err := s.Update(t.Context(), func(tx *storage.Tx) error { _, err := tx.RecollectJob(j.ID); return err }); err != nil {
+			t.Fatal(err)
+		}
 	}
 	runOnce(t, opts)
 	im, _ := importer(t, s, "none.csv", "id\n")
@@ -198,6 +203,10 @@ func TestSchemasRefuse(t *testing.T) {
 		{storage.EventJobFailed, `"attempts":1`, `"attempts":1.5`},
 		{storage.EventJobFailed, `"category":"not_found"`, `"category":null`},
 		{storage.EventJobFailed, `"reason":`, `"why":`},
+		{storage.EventQuarantined, `"parser_version":1`, `"parser_version":-1`},
+		{storage.EventQuarantined, `"problems":[{`, `"problems":[[],{`},
+		{storage.EventQuarantined, `"row":null`, `"row":-1`},
+		{storage.EventQuarantined, `"more":0`, `"more":null`},
 		{storage.EventRunFinished, `"kind":"window",`, ``},
 		{storage.EventRunFinished, `"jobs":2`, `"jobs":"2"`},
 	} {

@@ -128,11 +128,13 @@ func (a *attempt) execute(ctx context.Context) (r result) {
 	return r
 }
 
-// keep compresses the page if attempts that end like this one keep theirs. A
+// keep compresses the page if attempts that end like this one keep theirs: for
+// "failed" those whose page is set aside, too. A
 // gateway's own answer is never kept: it may show the login.
 func (a *attempt) keep(page *fetch.Page, r *result) {
 	bodies := a.engine.opts.Bodies
-	if a.engine.opts.Store == nil || bodies == BodiesNone || r.failure == nil && bodies == BodiesFailed || r.gateway {
+	good := r.failure == nil && len(r.output.Bad) == 0
+	if a.engine.opts.Store == nil || bodies == BodiesNone || good && bodies == BodiesFailed || r.gateway {
 		return
 	}
 	r.record.Kept, r.record.ContentType = storage.KeepPage(page.Body), page.ContentType
@@ -265,7 +267,8 @@ func (a *attempt) commit(o outcome) error {
 
 func (a *attempt) completion(r result) storage.Completion {
 	c := storage.Completion{
-		Attempt: r.record, Mode: a.src.Write, Duplicates: r.output.Duplicates, Sinks: a.src.Sinks, Validator: r.validator,
+		Attempt: r.record, Mode: a.src.Write, Duplicates: r.output.Duplicates, Problems: problemsOf(r.output.Bad...),
+		Sinks: a.src.Sinks, Validator: r.validator,
 	}
 	if a.engine.guestOf == nil { // which jobs a guest collects is given
 		c.Follow = r.follow.jobs
@@ -298,7 +301,7 @@ func (a *attempt) decide(r result, now time.Time) (outcome, error) {
 	}
 	r.record.Category, r.record.Reason = r.failure.category, r.failure.reason
 	return outcome{decision: d, write: func(tx *storage.Tx) (storage.Completed, error) {
-		return storage.Completed{}, a.writeFailure(tx, r.record, d)
+		return storage.Completed{}, a.writeFailure(tx, r, d)
 	}}, nil
 }
 
@@ -340,8 +343,8 @@ func (a *attempt) history(r result, now time.Time) (history, error) {
 	return h, nil
 }
 
-func (a *attempt) writeFailure(tx *storage.Tx, record storage.Attempt, d decision) error {
-	lease := a.job.Lease()
+func (a *attempt) writeFailure(tx *storage.Tx, r result, d decision) error {
+	lease, record := a.job.Lease(), r.record
 	err := a.unmark(tx)
 	if err != nil {
 		return err
@@ -350,7 +353,7 @@ func (a *attempt) writeFailure(tx *storage.Tx, record storage.Attempt, d decisio
 	case storage.OutcomeReleased:
 		err = tx.ReleaseJob(lease, record)
 	case storage.OutcomeFail:
-		err = tx.FailJob(lease, record, storage.Failure{Category: d.category, Reason: d.reason, Sinks: a.src.Sinks})
+		err = tx.FailJob(lease, record, storage.Failure{Category: d.category, Reason: d.reason, Problems: r.failure.problems, Sinks: a.src.Sinks})
 	default:
 		record.Free = d.category == storage.CategoryExitUnavailable
 		err = tx.RetryJob(lease, record, d.due)

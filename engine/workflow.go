@@ -224,7 +224,9 @@ func (a *attempt) stage(ctx context.Context, step *Step, page *fetch.Page, st *s
 	if step.Captures != nil {
 		captured, err := a.capture(ctx, step.Captures, page)
 		if err != nil {
-			return judgeParse(err)
+			f := judgeParse(err)
+			f.problems = nil // a page is set aside to be read by the source's rules
+			return f
 		}
 		st.vars = append(captured, st.vars...)
 	}

@@ -55,19 +55,24 @@ func Compile(spec Spec) (*Rules, error) {
 	return r, nil
 }
 
-// compileRows compiles what makes records out of a page: rows, key, empty.
+// rowsChoice reports whether a setting of rows is what it may be beside "fail".
+func (c *compiler) rowsChoice(path, is, other string) bool {
+	switch {
+	case is == "", is == "fail":
+	case is != other:
+		c.faultf(path, is, "must be fail or %s", other)
+	case c.spec.Rows == nil:
+		c.faultf(path, is, "needs rows")
+	}
+	return is == other
+}
+
+// compileRows compiles what makes records out of a page: rows, key, and what
+// becomes of rows that are missing or bad.
 func (c *compiler) compileRows(r *Rules) {
 	rows := c.spec.Rows
-	switch c.spec.Empty {
-	case "", "fail":
-	case "accept":
-		r.acceptEmpty = true
-		if rows == nil {
-			c.faultf("empty", c.spec.Empty, "needs rows")
-		}
-	default:
-		c.faultf("empty", c.spec.Empty, "must be fail or accept")
-	}
+	r.acceptEmpty = c.rowsChoice("empty", c.spec.Empty, "accept")
+	r.badAside = c.rowsChoice("rows_bad", c.spec.RowsBad, "quarantine")
 	var err error
 	if r.key, err = compileKey(c.spec.Key, c.spec.Fields); err != nil {
 		c.fault("key", c.spec.Key, err)

@@ -22,6 +22,9 @@ func fingerprint(spec *Spec) string {
 	}
 	setText(form, "key", spec.Key)
 	setText(form, "empty", cmp.Or(spec.Empty, "fail"))
+	if spec.RowsBad != "fail" {
+		setText(form, "rows_bad", spec.RowsBad)
+	}
 	sum := sha256.Sum256(mustJSON(form))
 	return hex.EncodeToString(sum[:])
 }
@@ -34,6 +37,9 @@ func parts(spec *Spec) map[string]string {
 		forms["rows"] = canonicalRule(spec.Rows)
 	}
 	setText(forms, "key", spec.Key)
+	if spec.RowsBad != "fail" {
+		setText(forms, "rows_bad", spec.RowsBad)
+	}
 	for i := range spec.Fields {
 		forms["fields."+spec.Fields[i].Name] = canonicalField(&spec.Fields[i])
 	}

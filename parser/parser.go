@@ -20,7 +20,6 @@
 package parser
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -54,6 +53,7 @@ type Record struct {
 type Output struct {
 	Records    []Record // in page order, unique by Key; empty only where Spec.Empty is "accept"
 	Duplicates int      // equal rows that were folded into one
+	Bad        []*Error // of rows that were left out, by their numbers; only where Spec.RowsBad is "quarantine"
 
 	// Links are those that each of Spec.Links has found, in its order: absolute
 	// http and https URLs without fragment, in page order, each once.
@@ -174,30 +174,13 @@ func (r *Rules) parseRows(p *page) (Output, error) {
 	if len(rows) == 0 && !r.acceptEmpty {
 		return Output{}, &Error{Kind: KindEmpty, Row: -1, Reason: "rows matched nothing"}
 	}
-	var out Output
-	size := 0
-	seen := make(map[string]int, len(rows)) // key to index in out.Records
+	t := newRowTable(len(rows))
 	for i := range rows {
-		rec, err := r.record(&scope{page: p, row: &rows[i]}, i)
-		if err != nil {
+		if err := t.addRow(r, &scope{page: p, row: &rows[i]}, i); err != nil {
 			return Output{}, err
 		}
-		size += len(rec.Data)
-		if err := p.checkRecords(size); err != nil {
-			return Output{}, locate(err, "", i)
-		}
-		first, ok := seen[rec.Key]
-		switch {
-		case !ok:
-			seen[rec.Key] = len(out.Records)
-			out.Records = append(out.Records, rec)
-		case bytes.Equal(out.Records[first].Data, rec.Data):
-			out.Duplicates++
-		default:
-			return Output{}, &Error{Kind: KindDuplicateKey, Row: i, Value: shorten(rec.Key), Reason: "another row of this key holds other values"}
-		}
 	}
-	return out, nil
+	return t.output()
 }
 
 // record reads the fields of one row, or of the page where row is -1.

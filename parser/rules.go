@@ -13,6 +13,7 @@ type Spec struct {
 	Rows    *Rule   // one record per match; nil: one record per page
 	Key     string  // template over field and target variables; "": the target
 	Empty   string  // what no rows means: "fail" (default, also "") or "accept"
+	RowsBad string  // what a row that does not fit means: "fail" (default, also "") of the page, or "quarantine": it is left out, unless no row fits
 	Fields  []Field // in the config's order, which is the order of the output
 
 	// Links are CSS selectors of elements whose href leads to other pages. They
@@ -106,6 +107,7 @@ type Rules struct {
 	parts       map[string]string
 	rows        selector // nil: one record per page
 	acceptEmpty bool
+	badAside    bool // rows that do not fit are left out
 	key         keyTemplate
 	fields      []field
 	steps       []string // see Steps

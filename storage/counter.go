@@ -115,15 +115,26 @@ func (c Counters) State(state JobState) int64 { return c[metricState+string(stat
 
 func rulesMetric(version int) string { return metricRules + strconv.Itoa(version) }
 
+// RulesVersions are the versions of the rules that have read the pages of complete
+// jobs, in no order.
+func (c Counters) RulesVersions() (versions []int) {
+	for name, jobs := range c {
+		if text, ok := strings.CutPrefix(name, metricRules); ok && jobs > 0 {
+			if v, err := strconv.Atoi(text); err == nil {
+				versions = append(versions, v)
+			}
+		}
+	}
+	return versions
+}
+
 // CompleteBefore is the number of complete jobs whose pages were read by rules
 // of a lower version.
 func (c Counters) CompleteBefore(version int) int64 {
 	n := int64(0)
-	for name, jobs := range c {
-		if text, ok := strings.CutPrefix(name, metricRules); ok {
-			if v, err := strconv.Atoi(text); err == nil && v < version {
-				n += jobs
-			}
+	for _, v := range c.RulesVersions() {
+		if v < version {
+			n += c[rulesMetric(v)]
 		}
 	}
 	return n

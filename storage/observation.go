@@ -120,23 +120,29 @@ func (o *Observation) readKey(key []byte) error {
 	return nil
 }
 
-// row is a record of a job's commit as an observation. Of a job that has no
-// window in its key, or that a store older than runs has made, it has none in its
-// own, whatever the mode.
+// row is a record of a job's commit as an observation.
 func (tx *Tx) row(j *Job, r NewObservation, c *Completion) *Observation {
-	o := &Observation{
-		Key: JobKey{Source: j.Key.Source, Target: r.Key, Country: j.Key.Country, Scope: j.Key.Scope, Version: j.Key.Version},
+	return &Observation{
+		Key: c.RowKey(j, r.Key),
 		Job: j.Key.String(), Window: j.Window, Country: j.Country, URL: c.Attempt.FinalURL,
 		Version: c.Attempt.ParserVersion, Revision: 1, ObservedAt: tx.Now,
 		Missing: r.Missing, Gone: r.Gone, Data: r.Data,
 	}
-	if c.windowed(j) {
-		o.Key.Window = j.Window
-	}
-	return o
 }
 
-// windowed reports whether the rows of a job have its window in their keys.
+// RowKey is the key of an observation that a completion of a job writes under a
+// record's own key.
+func (c *Completion) RowKey(j *Job, record string) JobKey {
+	key := JobKey{Source: j.Key.Source, Target: record, Country: j.Key.Country, Scope: j.Key.Scope, Version: j.Key.Version}
+	if c.windowed(j) {
+		key.Window = j.Window
+	}
+	return key
+}
+
+// windowed reports whether the rows of a job have its window in their keys. Those
+// of a job that has no window in its own, or that a store older than runs has made,
+// do not, whatever the mode.
 func (c *Completion) windowed(j *Job) bool {
 	return (c.Mode == WriteAppend || c.Mode == WriteReplace) && j.Run != 0 && !j.Key.Window.IsZero()
 }

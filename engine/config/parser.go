@@ -26,6 +26,7 @@ func (l *loader) parser(source *table, s *Source, vars variables) {
 	rows.done()
 	t.filled("key", &spec.Key)
 	t.oneOf("empty", &spec.Empty, "fail", "accept")
+	t.oneOf("rows_bad", &spec.RowsBad, "fail", "quarantine")
 	fields := t.sub("fields", "fields")
 	for _, f := range fields.tables("field") {
 		spec.Fields = append(spec.Fields, f.field())

@@ -16,9 +16,6 @@ type Sink struct {
 	Path   string   // the file of type "file"; a relative path is joined to the config file's folder
 }
 
-// eventQuarantined is one that nothing makes yet.
-const eventQuarantined = "page.quarantined"
-
 // sinkTypes read the settings of one kind of sink, and set its Transport. The
 // table they get is of that kind: what it asks for is no key of other kinds.
 var sinkTypes = map[string]func(t *table, s *Sink, c *Config){
@@ -66,10 +63,7 @@ func (t *table) sinkEvents(to *[]string) {
 		t.l.fault(n, "must name at least one: without events a sink gets all but %s", storage.EventJobComplete)
 	}
 	for i, event := range *to {
-		switch {
-		case event == eventQuarantined:
-			t.l.notYet(n.items[i])
-		case t.l.among(n.items[i], event, storage.EventTypes) && slices.Contains((*to)[:i], event):
+		if t.l.among(n.items[i], event, storage.EventTypes) && slices.Contains((*to)[:i], event) {
 			t.l.wrong(n.items[i], "is there twice")
 		}
 	}

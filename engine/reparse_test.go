@@ -1,0 +1,276 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"semel/parser"
+	"semel/storage"
+	"semel/storage/storagetest"
+)
+
+// someUnfit answers with a title and a price; every tenth page has no title, and
+// every seventh two prices.
+func someUnfit(req *http.Request, _ int) (*http.Response, error) {
+	id := strings.TrimPrefix(req.URL.Path, "/p/")
+	page := "<h1>Thing " + id + "</h1><b>" + id + "</b>"
+	switch {
+	case strings.HasSuffix(id, "0"):
+		page = "<h2>Thing " + id + "</h2>"
+	case strings.HasSuffix(id, "7"):
+		page += "<i>sold</i>"
+	}
+	return respond(200, page), nil
+}
+
+// mendedRules are version 1, which wants the title that not every page has, and
+// what mends it: 2 reads the other title too, and does not stand a sold thing.
+func mendedRules(t testing.TB, version int) *parser.Rules {
+	title := parser.Field{Name: "title", Rule: parser.Rule{CSS: "h1"}, Required: true}
+	fields := []parser.Field{title}
+	if version > 1 {
+		fields[0].CSS = "h1, h2"
+		fields = append(fields, parser.Field{Name: "state", Rule: parser.Rule{CSS: "i"}, Enum: []string{"new"}})
+	}
+	return compileSpec(t, parser.Spec{Version: version, Fields: fields})
+}
+
+// versionOf is a source of n targets under a version of its rules.
+func versionOf(t testing.TB, n, version int) Source {
+	src := source(t, n)
+	src.Rules, src.ParserVersion = mendedRules(t, version), version
+	src.Sinks = []storage.Subscription{{Sink: "all", Events: storage.EventTypes}}
+	return src
+}
+
+func collected(t *testing.T, s *storage.Store, src Source) Options {
+	t.Helper()
+	opts := options(s, newSite(someUnfit), src)
+	opts.Bodies = BodiesAll
+	runOnce(t, opts)
+	return opts
+}
+
+// idle is an engine of a source that runs nothing, and would get no page.
+func idle(t *testing.T, s *storage.Store, src Source) *Engine {
+	t.Helper()
+	e, err := New(options(s, newSite(func(req *http.Request, _ int) (*http.Response, error) {
+		t.Errorf("asked for %s", req.URL)
+		return nil, errors.New("no network")
+	}), src))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+func reparse(t *testing.T, e *Engine, dry bool) (done Reparsing, told []Reparsed) {
+	t.Helper()
+	done, err := e.Reparse(t.Context(), Past{Source: "shop"}, dry, func(r Reparsed) error {
+		told = append(told, r)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	storagetest.Check(t, e.opts.Store)
+	return done, told
+}
+
+// state is all that a store holds of jobs, rows, events and pages set aside, but
+// for times.
+func state(t *testing.T, s *storage.Store) string {
+	t.Helper()
+	var b strings.Builder
+	err := s.View(func(tx *storage.Tx) error {
+		_, err := tx.Jobs(0, 1<<30, func(j *storage.Job) bool {
+			fmt.Fprintln(&b, j.Key, j.State, j.Generation, j.Attempts, j.Version, j.Category)
+			if q, err := tx.Quarantine(j.ID); err == nil {
+				fmt.Fprintln(&b, "  aside:", q.Generation, q.Version, q.Problems)
+			}
+			attempts, err := tx.Attempts(j.ID)
+			for _, a := range attempts {
+				fmt.Fprintln(&b, " ", a.Kind, a.Outcome, a.ParserVersion, a.Page)
+			}
+			events, err2 := tx.JobEvents(j.ID)
+			for _, e := range events {
+				fmt.Fprintln(&b, "  event:", e.Type, e.ID)
+			}
+			return err == nil && err2 == nil
+		})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(&b, strings.Join(rows(t, s), "\n"))
+	return b.String()
+}
+
+// Pages that did not fit are released once the rules are mended, and give what
+// collecting by the mended rules gives; those that still do not stay.
+func TestRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fresh, mended := openStore(t), openStore(t)
+		collected(t, fresh, versionOf(t, 10, 2))
+		collected(t, mended, versionOf(t, 10, 1))
+		j, _ := job(t, mended, "010")
+		if q := quarantined(t, mended, j.ID); j.State != storage.StateFailed || q == nil || q.Version != 1 {
+			t.Fatalf("job %+v with %+v", j, q)
+		}
+		same := idle(t, mended, versionOf(t, 10, 1))
+		if left, err := same.Release(t.Context(), j.ID); err != nil || len(left) != 1 || left[0].Field != "title" {
+			t.Errorf("released by the same rules: %+v, %v", left, err)
+		}
+		e := idle(t, mended, versionOf(t, 10, 2))
+		if left, err := e.Release(t.Context(), j.ID); err != nil || left != nil {
+			t.Fatalf("released: %+v, %v", left, err)
+		}
+		want, got := rows(t, fresh), rows(t, mended)
+		if !slices.Contains(want, `{"title":"Thing 010","state":null}`) || !slices.Contains(got, `{"title":"Thing 010","state":null}`) {
+			t.Errorf("rows %q, collected by the mended rules %q", got, want)
+		}
+		if j, attempts := job(t, mended, "010"); j.State != storage.StateComplete || j.Attempts != 1 || len(attempts) != 2 || quarantined(t, mended, j.ID) != nil {
+			t.Errorf("job %+v, attempts %+v", j, attempts)
+		}
+		if _, err := e.Release(t.Context(), j.ID); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("released twice: %v", err)
+		}
+	})
+}
+
+// A dry run tells what the real one then does and changes nothing; the same again
+// does nothing; all rows are those of the new rules, or stay with a page set aside.
+func TestReparse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		collected(t, s, versionOf(t, 120, 1))
+		before := state(t, s)
+		e := idle(t, s, versionOf(t, 120, 2))
+		dry, sample := reparse(t, e, true)
+		if state(t, s) != before {
+			t.Error("a dry run has changed the store")
+		}
+		real, told := reparse(t, e, false)
+		want := Reparsing{Jobs: 120, Changed: 108, Unfit: 12}
+		if dry != want || real != want || len(sample) != 120 || len(told) != 120 {
+			t.Errorf("dry %+v (%d), real %+v (%d), want %+v", dry, len(sample), real, len(told), want)
+		}
+		after := state(t, s)
+		if again, told := reparse(t, e, false); again != (Reparsing{Jobs: 120, Current: 120}) || len(told) > 0 || state(t, s) != after {
+			t.Errorf("again: %+v, told %d", again, len(told))
+		}
+		for _, row := range rows(t, s) {
+			if sold := strings.HasSuffix(row, `7"}`); sold == strings.Contains(row, "state") {
+				t.Errorf("row %s", row)
+			}
+		}
+		if j, _ := job(t, s, "007"); j.State != storage.StateComplete || j.Version != 1 || quarantined(t, s, j.ID).Version != 2 {
+			t.Errorf("job whose page no longer fits: %+v", j)
+		}
+	})
+}
+
+// A reparse that is cut short and made again leaves what an undisturbed one leaves.
+func TestReparseCutShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		whole, cut := openStore(t), openStore(t)
+		for _, s := range []*storage.Store{whole, cut} {
+			collectInTurn(t, s, versionOf(t, 120, 1))
+		}
+		reparse(t, idle(t, whole, versionOf(t, 120, 2)), false)
+		for n := 0; ; n++ {
+			ctx, stop := context.WithCancel(t.Context())
+			_, err := idle(t, cut, versionOf(t, 120, 2)).Reparse(ctx, Past{Source: "shop"}, false, func(Reparsed) error {
+				stop()
+				return nil
+			})
+			stop()
+			if err == nil {
+				if n < 2 {
+					t.Errorf("it was cut short %d times only", n)
+				}
+				break
+			}
+			if !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			storagetest.Check(t, cut)
+		}
+		if got, want := state(t, cut), state(t, whole); got != want {
+			t.Errorf("cut short:\n%s\nundisturbed:\n%s", got, want)
+		}
+	})
+}
+
+// collectInTurn collects one page at a time, so that two stores are alike.
+func collectInTurn(t *testing.T, s *storage.Store, src Source) {
+	t.Helper()
+	opts := options(s, newSite(someUnfit), src)
+	opts.Bodies, opts.Workers = BodiesAll, 1
+	runOnce(t, opts)
+}
+
+// Where the key names the rules, rows of both versions stand side by side.
+func TestReparseCoexists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		versioned := func(version int) Source {
+			src := versionOf(t, 6, version)
+			src.Identity.Parser = true
+			return src
+		}
+		collected(t, s, versioned(1))
+		e := idle(t, s, versioned(2))
+		dry, _ := reparse(t, e, true)
+		real, _ := reparse(t, e, false)
+		if want := (Reparsing{Jobs: 6, Changed: 6}); dry != want || real != want {
+			t.Errorf("dry %+v, real %+v", dry, real)
+		}
+		if got := rows(t, s); len(got) != 12 {
+			t.Errorf("rows %q", got)
+		}
+		if again, _ := reparse(t, e, false); again != (Reparsing{Jobs: 12, Current: 12}) {
+			t.Errorf("again: %+v", again)
+		}
+	})
+}
+
+// Pages that are not kept are counted, and rules that changed under their version
+// are refused.
+func TestReparseRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		opts := options(s, newSite(someUnfit), versionOf(t, 10, 1))
+		opts.Bodies = BodiesFailed
+		runOnce(t, opts)
+		if done, _ := reparse(t, idle(t, s, versionOf(t, 10, 2)), true); done != (Reparsing{Jobs: 10, Missing: 9, Changed: 1}) {
+			t.Errorf("%+v", done)
+		}
+		changed := versionOf(t, 10, 1)
+		changed.Rules = compileSpec(t, parser.Spec{Version: 1})
+		var guard *GuardError
+		for _, dry := range []bool{true, false} {
+			_, err := idle(t, s, changed).Reparse(t.Context(), Past{Source: "shop"}, dry, nil)
+			if !errors.As(err, &guard) {
+				t.Errorf("other rules under the same version: %v", err)
+			}
+		}
+		_, err := idle(t, s, changed).Reparse(t.Context(), Past{Source: "none"}, true, nil)
+		if !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("of no source: %v", err)
+		}
+		done, err := idle(t, s, versionOf(t, 10, 2)).Reparse(t.Context(), Past{Source: "shop", From: time.Unix(0, 0), To: time.Unix(9, 0)}, true, nil)
+		if err != nil || done.Jobs != 0 {
+			t.Errorf("of other windows: %+v, %v", done, err)
+		}
+	})
+}
