@@ -71,6 +71,7 @@ type Summary struct {
 	BadFiles  int  // files of targets that could not be read
 	Offered   bool // all that was due has been offered
 	Completed int
+	SetAside  int // jobs of these, some of whose rows did not fit
 	Failed    int
 	Retried   int
 	Released  int

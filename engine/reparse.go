@@ -156,31 +156,33 @@ func (e *Engine) guarded(ctx context.Context, src *Source, dry bool) error {
 // errDry undoes what only had to be seen.
 var errDry = errors.New("nothing is to be changed")
 
-// Release reads the page that a job has in quarantine again, by today's rules. It
-// gives the problems that are left: nil where the job is complete, with all that
-// the page gives. Errors: storage.ErrNotFound (nothing of the job is in quarantine,
-// or no such source), ErrNoPage, *GuardError, storage.ErrTransition (the job is
+// Release reads the page that a job of a source has in quarantine again, by today's
+// rules. It gives the problems that are left: none where all that the page gives is
+// committed. Errors: storage.ErrNotFound (nothing of the job is in quarantine, or it is
+// not of this source), ErrNoPage, *GuardError, storage.ErrTransition (the job is
 // worked on).
-func (e *Engine) Release(ctx context.Context, job uint64) (left []storage.Problem, err error) {
-	var src *Source
+func (e *Engine) Release(ctx context.Context, source string, job uint64) (left []storage.Problem, err error) {
+	src := e.sources[source]
+	if src == nil {
+		return nil, fmt.Errorf("source %s: %w", source, storage.ErrNotFound)
+	}
+	if err := e.guarded(ctx, src, false); err != nil {
+		return nil, err
+	}
 	var j *storage.Job
 	var read storage.Attempt
 	err = e.opts.Store.View(func(tx *storage.Tx) (err error) {
-		if _, err := tx.Quarantine(job); err != nil {
+		if _, err = tx.Quarantine(job); err != nil {
 			return err
 		}
-		if j, err = tx.Job(job); err != nil {
-			return err
+		if j, err = tx.Job(job); err == nil && j.Key.Source != source {
+			err = fmt.Errorf("job %d of source %s: %w", job, source, storage.ErrNotFound)
 		}
-		if src = e.sources[j.Key.Source]; src == nil {
-			return fmt.Errorf("source %s of job %s: %w", j.Key.Source, j.Key, storage.ErrNotFound)
+		if err == nil {
+			read, err = rereadable(tx, src, j)
 		}
-		read, err = rereadable(tx, src, j)
 		return err
 	})
-	if err == nil {
-		err = e.guarded(ctx, src, false)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -127,11 +127,11 @@ func TestRelease(t *testing.T) {
 			t.Fatalf("job %+v with %+v", j, q)
 		}
 		same := idle(t, mended, versionOf(t, 10, 1))
-		if left, err := same.Release(t.Context(), j.ID); err != nil || len(left) != 1 || left[0].Field != "title" {
+		if left, err := same.Release(t.Context(), "shop", j.ID); err != nil || len(left) != 1 || left[0].Field != "title" {
 			t.Errorf("released by the same rules: %+v, %v", left, err)
 		}
 		e := idle(t, mended, versionOf(t, 10, 2))
-		if left, err := e.Release(t.Context(), j.ID); err != nil || left != nil {
+		if left, err := e.Release(t.Context(), "shop", j.ID); err != nil || left != nil {
 			t.Fatalf("released: %+v, %v", left, err)
 		}
 		want, got := rows(t, fresh), rows(t, mended)
@@ -141,7 +141,7 @@ func TestRelease(t *testing.T) {
 		if j, attempts := job(t, mended, "010"); j.State != storage.StateComplete || j.Attempts != 1 || len(attempts) != 2 || quarantined(t, mended, j.ID) != nil {
 			t.Errorf("job %+v, attempts %+v", j, attempts)
 		}
-		if _, err := e.Release(t.Context(), j.ID); !errors.Is(err, storage.ErrNotFound) {
+		if _, err := e.Release(t.Context(), "shop", j.ID); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("released twice: %v", err)
 		}
 	})

@@ -84,6 +84,7 @@ type outcome struct {
 	decision decision
 	write    func(*storage.Tx) (storage.Completed, error)
 	follow   following
+	setAside int // rows that did not fit
 }
 
 // work executes the attempt and decides what becomes of its job. When it
@@ -261,8 +262,17 @@ func (a *attempt) commit(o outcome) error {
 	if !stale {
 		a.engine.note(func(s *Summary) { s.New += done.Followed })
 		a.tellFollow(o.follow, done.Collided)
+		a.tellSetAside(o.setAside)
 	}
 	return nil
+}
+
+// tellSetAside counts and logs that rows of a page were left out.
+func (a *attempt) tellSetAside(rows int) {
+	if rows > 0 {
+		a.engine.note(func(s *Summary) { s.SetAside++ })
+		a.engine.opts.Log.Warn("rows do not fit the rules and are set aside: semel quarantine lists them", "job", a.job.Key.String(), "rows", rows)
+	}
 }
 
 func (a *attempt) completion(r result) storage.Completion {
@@ -289,7 +299,7 @@ func (a *attempt) decide(r result, now time.Time) (outcome, error) {
 	if r.failure == nil {
 		return outcome{decision{outcome: storage.OutcomeComplete}, func(tx *storage.Tx) (storage.Completed, error) {
 			return tx.CompleteJob(a.job.Lease(), a.completion(r))
-		}, r.follow}, nil
+		}, r.follow, len(r.output.Bad)}, nil
 	}
 	h, err := a.history(r, now)
 	if err != nil {

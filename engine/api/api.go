@@ -105,6 +105,26 @@ type Service interface {
 	// with each target that cannot become a job. An error of fn ends nothing: it is
 	// given at the end. Errors: ErrUnknownSource, engine.ErrNoSchedule.
 	Backfill(ctx context.Context, r BackfillRequest, fn func(BadTarget) error) (BackfillResult, error)
+	// Quarantine calls fn with the pages that did not fit their rules, by their
+	// jobs, oldest first. Error: ErrUnknownSource.
+	Quarantine(ctx context.Context, f QuarantineFilter, fn func(Quarantined) error) error
+	// QuarantinedJob is what a job has in quarantine; ref is its id or its key.
+	// Error: storage.ErrNotFound.
+	QuarantinedJob(ctx context.Context, ref string) (Quarantined, error)
+	// QuarantinedPage writes the page itself, as the rules see it. Error:
+	// storage.ErrNotFound.
+	QuarantinedPage(ctx context.Context, ref string, w io.Writer) error
+	// ReleasePages reads pages again, by today's rules, and calls fn with what became
+	// of each. Errors: storage.ErrNotFound, ErrUnknownSource, ErrBadRequest,
+	// ErrOtherConfig, engine.ErrGuard.
+	ReleasePages(ctx context.Context, s PageSelection, fn func(Released) error) error
+	// DiscardPages drops pages from the quarantine, and calls fn with each: their jobs
+	// stay as they are. Errors: storage.ErrNotFound, ErrUnknownSource, ErrBadRequest.
+	DiscardPages(ctx context.Context, s PageSelection, fn func(Quarantined) error) error
+	// Reparse reads the kept pages of a source's past jobs again, by today's rules,
+	// commits what they give, and calls fn with each that gives something else.
+	// Errors: ErrUnknownSource, ErrOtherConfig, engine.ErrGuard.
+	Reparse(ctx context.Context, r ReparseRequest, fn func(Reparsed) error) (ReparseResult, error)
 	// Runs calls fn with the runs that match, newest first. Error:
 	// ErrUnknownSource.
 	Runs(ctx context.Context, f RunFilter, fn func(Run) error) error
@@ -303,6 +323,7 @@ type JobStory struct {
 type Attempt struct {
 	Number        uint32            `json:"attempt"`
 	Generation    uint32            `json:"generation"`
+	Kind          string            `json:"kind,omitempty"` // "reparse": it fetched nothing and read a page that was kept
 	Outcome       string            `json:"outcome"`
 	Category      *storage.Category `json:"category"`
 	Reason        string            `json:"reason,omitempty"`
@@ -331,8 +352,8 @@ type Status struct {
 	Sources    map[string]SourceStatus `json:"sources"`
 	Outbox     map[string]SinkStatus   `json:"outbox"`
 	Proxies    map[string]ProxyStatus  `json:"proxies"`
-	Hosts      map[string]Traffic      `json:"hosts"` // of jobs, by today's traffic (UTC): the 20 that moved most
-	Quarantine map[string]int64        `json:"quarantine"`
+	Hosts      map[string]Traffic      `json:"hosts"`      // of jobs, by today's traffic (UTC): the 20 that moved most
+	Quarantine map[string]int64        `json:"quarantine"` // jobs of each source that have a page there; a source without is left out
 	Warnings   []string                `json:"warnings"`
 	Run        *Owner                  `json:"run"` // the semel run that holds the store; null: none does
 }

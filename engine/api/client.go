@@ -262,6 +262,45 @@ func (c *Client) DiscardRun(ctx context.Context, ref string) (r Run, err error) 
 	return r, err
 }
 
+// Quarantine implements Service.
+func (c *Client) Quarantine(ctx context.Context, f QuarantineFilter, fn func(Quarantined) error) error {
+	var result counted
+	return c.list(ctx, http.MethodGet, "/v1/quarantine?"+f.values().Encode(), nil, eachLine(fn), &result)
+}
+
+// QuarantinedJob implements Service.
+func (c *Client) QuarantinedJob(ctx context.Context, ref string) (q Quarantined, err error) {
+	err = c.value(ctx, http.MethodGet, "/v1/quarantine/"+segment(ref), nil, &q)
+	return q, err
+}
+
+// QuarantinedPage implements Service.
+func (c *Client) QuarantinedPage(ctx context.Context, ref string, w io.Writer) error {
+	var result counted
+	return c.list(ctx, http.MethodGet, "/v1/quarantine/"+segment(ref)+"/page", nil, func(body io.Reader) error {
+		_, err := io.Copy(w, body)
+		return err
+	}, &result)
+}
+
+// ReleasePages implements Service.
+func (c *Client) ReleasePages(ctx context.Context, s PageSelection, fn func(Released) error) error {
+	var result counted
+	return c.list(ctx, http.MethodPost, "/v1/quarantine/release", s, eachLine(fn), &result)
+}
+
+// DiscardPages implements Service.
+func (c *Client) DiscardPages(ctx context.Context, s PageSelection, fn func(Quarantined) error) error {
+	var result counted
+	return c.list(ctx, http.MethodPost, "/v1/quarantine/discard", s, eachLine(fn), &result)
+}
+
+// Reparse implements Service.
+func (c *Client) Reparse(ctx context.Context, r ReparseRequest, fn func(Reparsed) error) (result ReparseResult, err error) {
+	err = c.list(ctx, http.MethodPost, "/v1/reparse/"+segment(r.Source), r, eachLine(fn), &result)
+	return result, err
+}
+
 // Outbox implements Service.
 func (c *Client) Outbox(ctx context.Context, f OutboxFilter, fn func(Dispatched) error) error {
 	var result counted

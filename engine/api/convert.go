@@ -58,7 +58,7 @@ func newAttempt(a storage.Attempt) Attempt {
 	}
 	return Attempt{
 		Page:   page,
-		Number: a.Generation, Generation: a.Generation, Outcome: a.Outcome, Category: null(a.Category), Reason: a.Reason,
+		Number: a.Generation, Generation: a.Generation, Kind: a.Kind, Outcome: a.Outcome, Category: null(a.Category), Reason: a.Reason,
 		Step: a.Step, Phase: a.Phase, Status: a.Status, ConnectStatus: a.ConnectStatus, ProxyCode: a.ProxyCode,
 		BytesUp: a.BytesUp, BytesDown: a.BytesDown, FinalURL: a.FinalURL,
 		Endpoint: a.Endpoint, Country: a.Country, Session: a.Session,

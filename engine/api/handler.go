@@ -62,6 +62,9 @@ func NewHandler(l *Local, owner string) *Handler {
 		"GET /v1/runs":                  h.runs,
 		"POST /v1/runs/{id}/release":    h.releaseRun,
 		"POST /v1/runs/{id}/discard":    h.discardRun,
+		"GET /v1/quarantine":            h.quarantine,
+		"GET /v1/quarantine/{id}":       h.quarantinedJob,
+		"POST /v1/quarantine/discard":   h.discardPages,
 		"GET /v1/outbox":                h.outbox,
 		"POST /v1/outbox/retry":         h.retryEvents,
 		"POST /v1/outbox/discard":       h.discardEvents,
@@ -72,17 +75,20 @@ func NewHandler(l *Local, owner string) *Handler {
 	}
 	h.network.Handle("GET /healthz", endpoint(h.alive))
 	for pattern, serve := range map[string]endpoint{
-		"GET /healthz":              h.healthz,
-		"GET /v1/verify":            h.verify,
-		"GET /v1/verify/{source}":   h.verifyTwice,
-		"GET /v1/checksums":         h.checksums,
-		"POST /v1/backup":           h.backup,
-		"POST /v1/import":           h.importFile,
-		"GET /v1/cursors/{source}":  h.fileCursor,
-		"POST /v1/cursors/{source}": h.moveFileCursor,
-		"POST /v1/accept/{source}":  h.accept,
-		"POST /v1/compare/{source}": h.compare,
-		"POST /v1/backfill":         h.backfill,
+		"GET /healthz":                 h.healthz,
+		"GET /v1/verify":               h.verify,
+		"GET /v1/verify/{source}":      h.verifyTwice,
+		"GET /v1/checksums":            h.checksums,
+		"POST /v1/backup":              h.backup,
+		"POST /v1/import":              h.importFile,
+		"GET /v1/cursors/{source}":     h.fileCursor,
+		"POST /v1/cursors/{source}":    h.moveFileCursor,
+		"POST /v1/accept/{source}":     h.accept,
+		"POST /v1/compare/{source}":    h.compare,
+		"GET /v1/quarantine/{id}/page": h.quarantinedPage,
+		"POST /v1/quarantine/release":  h.releasePages,
+		"POST /v1/reparse/{source}":    h.reparse,
+		"POST /v1/backfill":            h.backfill,
 	} {
 		h.all.Handle(pattern, serve)
 	}
@@ -302,6 +308,56 @@ func (h *Handler) changeRun(w *response, r *http.Request, change func(ctx contex
 		return err
 	}
 	return answer(w, http.StatusOK, run)
+}
+
+func (h *Handler) quarantine(w *response, r *http.Request) error {
+	f, err := parseQuarantineFilter(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	return listLines(w, func(fn func(Quarantined) error) error { return h.local.Quarantine(r.Context(), f, fn) })
+}
+
+func (h *Handler) quarantinedJob(w *response, r *http.Request) error {
+	q, err := h.local.QuarantinedJob(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, q)
+}
+
+func (h *Handler) quarantinedPage(w *response, r *http.Request) error {
+	return stream(w, "application/octet-stream", func(out *bufio.Writer) (any, error) {
+		return counted{}, h.local.QuarantinedPage(r.Context(), r.PathValue("id"), out)
+	})
+}
+
+func (h *Handler) releasePages(w *response, r *http.Request) error {
+	var s PageSelection
+	if err := readBody(w, r, &s); err != nil {
+		return err
+	}
+	return listLines(w, func(fn func(Released) error) error { return h.local.ReleasePages(r.Context(), s, fn) })
+}
+
+func (h *Handler) discardPages(w *response, r *http.Request) error {
+	var s PageSelection
+	if err := readBody(w, r, &s); err != nil {
+		return err
+	}
+	return listLines(w, func(fn func(Quarantined) error) error { return h.local.DiscardPages(r.Context(), s, fn) })
+}
+
+func (h *Handler) reparse(w *response, r *http.Request) error {
+	request := ReparseRequest{Source: r.PathValue("source")}
+	if err := readBody(w, r, &request); err != nil {
+		return err
+	}
+	return lines(w, func(out *bufio.Writer) (any, error) {
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false) // records are as export has them
+		return h.local.Reparse(r.Context(), request, func(of Reparsed) error { return enc.Encode(of) })
+	})
 }
 
 func (h *Handler) outbox(w *response, r *http.Request) error {

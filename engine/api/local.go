@@ -34,6 +34,11 @@ type Local struct {
 	// and secrets.
 	CompareIn func(ctx context.Context, past engine.Past, scratch *storage.Store, fn func(engine.Difference) error) (engine.Comparison, error)
 
+	// Release and Reread are engine.Engine.Release and Reparse, of an engine with the
+	// config's rules.
+	Release func(ctx context.Context, source string, job uint64) ([]storage.Problem, error)
+	Reread  func(ctx context.Context, past engine.Past, dry bool, fn func(engine.Reparsed) error) (engine.Reparsing, error)
+
 	// Offer is engine.Engine.Backfill: of the engine that works the source, or of
 	// one that works nothing where none does.
 	Offer Offer
@@ -223,6 +228,9 @@ func (l *Local) Status(_ context.Context, estimate int64) (Status, error) {
 		for _, name := range slices.Compact(names) {
 			counters := tx.Counters(name)
 			s.Sources[name] = l.sourceStatus(counters, estimate)
+			if n := counters[storage.MetricQuarantine]; n > 0 {
+				s.Quarantine[name] = n
+			}
 			s.Warnings = append(s.Warnings, l.warnings(name, counters, tx.Now)...)
 			for proxy, n := range counters.Proxies() {
 				through[proxy] = through[proxy].Add(n)

@@ -108,7 +108,7 @@ One binary, one config file (semel.toml), one store file (semel.db).
 	root.AddCommand(
 		a.checkCommand(), a.tryCommand(), a.runCommand(), a.statusCommand(), a.jobsCommand(),
 		a.showCommand(), a.keyCommand(), a.exportCommand(), a.retryCommand(), a.cancelCommand(),
-		a.submitCommand(), a.acceptCommand(), a.compareCommand(), a.importCommand(), a.backfillCommand(), a.runsCommand(), a.outboxCommand(), a.verifyCommand(), a.backupCommand(), a.compactCommand(), a.demoCommand(), a.versionCommand(), a.completionCommand(root),
+		a.submitCommand(), a.acceptCommand(), a.compareCommand(), a.importCommand(), a.backfillCommand(), a.runsCommand(), a.quarantineCommand(), a.reparseCommand(), a.outboxCommand(), a.verifyCommand(), a.backupCommand(), a.compactCommand(), a.demoCommand(), a.versionCommand(), a.completionCommand(root),
 	)
 	return root
 }

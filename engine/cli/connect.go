@@ -48,7 +48,7 @@ func (a *app) withService(ctx context.Context, c *config.Config, create bool, op
 	}
 	if at.store != nil {
 		here := idle{c, at.store}
-		at.client = api.InProcess(api.NewHandler(&api.Local{Store: at.store, Config: c, Replay: here.replay, CompareIn: here.compare, Offer: here.offer}, ""), a.log())
+		at.client = api.InProcess(api.NewHandler(&api.Local{Store: at.store, Config: c, Replay: here.replay, CompareIn: here.compare, Release: here.release, Reread: here.reread, Offer: here.offer}, ""), a.log())
 	}
 	return errors.Join(use(c, at.client), at.close())
 }
@@ -93,6 +93,22 @@ func (i idle) offer(ctx context.Context, source string, from, to time.Time, bad 
 func (i idle) compare(ctx context.Context, past engine.Past, scratch *storage.Store, fn func(engine.Difference) error) (done engine.Comparison, err error) {
 	err = i.use(past.Source, func(e *engine.Engine) error {
 		done, err = e.Compare(ctx, past, scratch, fn)
+		return err
+	})
+	return done, err
+}
+
+func (i idle) release(ctx context.Context, source string, job uint64) (left []storage.Problem, err error) {
+	err = i.use(source, func(e *engine.Engine) error {
+		left, err = e.Release(ctx, source, job)
+		return err
+	})
+	return left, err
+}
+
+func (i idle) reread(ctx context.Context, past engine.Past, dry bool, fn func(engine.Reparsed) error) (done engine.Reparsing, err error) {
+	err = i.use(past.Source, func(e *engine.Engine) error {
+		done, err = e.Reparse(ctx, past, dry, fn)
 		return err
 	})
 	return done, err

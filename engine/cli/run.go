@@ -166,7 +166,7 @@ func hold(ctx context.Context, c *config.Config, opts engine.Options, use func(c
 		return s, err
 	}
 	defer e.Close()
-	stop, err := serve(c, store, api.NewHandler(&api.Local{Store: store, Config: c, Engine: e, Replay: e.Replay, CompareIn: e.Compare, Offer: offer(c, store, e)}, opts.Owner), opts.Log)
+	stop, err := serve(c, store, api.NewHandler(&api.Local{Store: store, Config: c, Engine: e, Replay: e.Replay, CompareIn: e.Compare, Release: e.Release, Reread: e.Reparse, Offer: offer(c, store, e)}, opts.Owner), opts.Log)
 	if err != nil {
 		return s, err
 	}
@@ -253,6 +253,7 @@ type runSummary struct {
 	BadFiles  int               `json:"bad_files"`
 	Offered   bool              `json:"offered"`
 	Completed int               `json:"completed"`
+	SetAside  int               `json:"set_aside"` // of these, pages with rows that did not fit
 	Failed    int               `json:"failed"`
 	Retried   int               `json:"retried"`
 	Released  int               `json:"released"`
@@ -274,7 +275,7 @@ func summaryLine(s engine.Summary) runSummary {
 	}
 	return runSummary{
 		New: s.New, Known: s.Known, BadRows: s.BadRows, BadFiles: s.BadFiles, Offered: s.Offered,
-		Completed: s.Completed, Failed: s.Failed, Retried: s.Retried, Released: s.Released,
+		Completed: s.Completed, SetAside: s.SetAside, Failed: s.Failed, Retried: s.Retried, Released: s.Released,
 		Stale: s.Stale, Rescued: s.Rescued, Open: s.Open, Held: s.Held, Paused: paused,
 		Delivered: s.Delivered, DeadEvents: s.Dead, Undelivered: s.Undelivered,
 	}
@@ -287,7 +288,7 @@ func summaryText(s engine.Summary) string {
 		n    int
 		text string
 	}{
-		{s.Open, fmt.Sprint(s.Open, " left")}, {s.Retried, fmt.Sprint(s.Retried, " retried")},
+		{s.SetAside, fmt.Sprint(s.SetAside, " with rows set aside")}, {s.Open, fmt.Sprint(s.Open, " left")}, {s.Retried, fmt.Sprint(s.Retried, " retried")},
 		{s.New, fmt.Sprint(s.New, " new")}, {s.Known, fmt.Sprint(s.Known, " known before")},
 		{s.BadRows, count(s.BadRows, "bad target")}, {s.BadFiles, count(s.BadFiles, "unreadable target file")},
 		{s.Released, fmt.Sprint(s.Released, " handed back")}, {s.Held, count(s.Held, "run") + " held"},
@@ -324,6 +325,8 @@ func verdict(s engine.Summary, once, interrupted bool) error {
 		return &fault{exitJobs, fmt.Errorf("%s failed", count(s.Failed, "job")), failedHint(s)}
 	case s.Held > 0:
 		return &fault{exitJobs, fmt.Errorf("%s held: the rows of before stand", count(s.Held, "run")), "semel runs tells why; semel runs release RUN takes the new rows, semel runs discard RUN drops them"}
+	case s.SetAside > 0:
+		return &fault{exitJobs, fmt.Errorf("rows of %s do not fit the rules", count(s.SetAside, "page")), "semel quarantine tells which; the others are committed"}
 	case s.BadRows > 0:
 		return &fault{exitJobs, fmt.Errorf("%s could not become jobs", count(s.BadRows, "target")), "the log above names them"}
 	}

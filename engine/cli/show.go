@@ -131,7 +131,11 @@ func limitsText(s *config.Source) string {
 
 func (a *app) attemptText(at api.Attempt) {
 	a.printf("attempt %d: %s\n", at.Generation, attemptOutcome(at))
-	a.row("when", "%s, for %s, by %s", timeText(&at.Start), durationText(at.End.Sub(at.Start)), at.Owner)
+	if at.Kind == storage.KindReparse {
+		a.row("when", "%s, from a page that was kept: nothing was fetched, and it is not counted", timeText(&at.Start))
+	} else {
+		a.row("when", "%s, for %s, by %s", timeText(&at.Start), durationText(at.End.Sub(at.Start)), at.Owner)
+	}
 	if at.Reason != "" {
 		a.row("why", "%s", plain(at.Reason))
 	}

@@ -80,9 +80,23 @@ func (a *app) statusText(c *config.Config, s api.Status) {
 	if len(s.Hosts) > 1 {
 		a.printf("busiest hosts today: %s\n", hostsText(&s))
 	}
+	if len(s.Quarantine) > 0 {
+		a.printf("quarantine\n")
+		for _, name := range slices.Sorted(maps.Keys(s.Quarantine)) {
+			a.row(name, "%s not fit the rules: semel quarantine list --source %s", does(s.Quarantine[name]), name)
+		}
+	}
 	for _, w := range s.Warnings {
 		a.printf("warning: %s\n", plain(w))
 	}
+}
+
+// does is how many pages do not do something.
+func does(pages int64) string {
+	if pages == 1 {
+		return "1 page does"
+	}
+	return fmt.Sprintf("%d pages do", pages)
 }
 
 func (a *app) sinkText(name string, s api.SinkStatus) {

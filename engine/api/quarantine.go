@@ -1,0 +1,294 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"semel/engine"
+	"semel/engine/config"
+	"semel/storage"
+)
+
+// Quarantined is a page that did not fit the rules, and was set aside.
+type Quarantined struct {
+	ID            uint64           `json:"id"`  // of its job
+	Job           string           `json:"job"` // its key
+	Source        string           `json:"source"`
+	State         storage.JobState `json:"state"` // of the job: complete where rows of its page were set aside, or it keeps what an older version of the rules gave
+	URL           string           `json:"url"`
+	Since         time.Time        `json:"since"`
+	ParserVersion int              `json:"parser_version"` // of the rules that it did not fit
+	Rows          int              `json:"rows"`           // of it that did fit, and were committed
+	Problems      []Problem        `json:"problems"`       // the first of them
+	More          int              `json:"more"`           // problems beyond these
+	Page          string           `json:"page,omitempty"` // SHA-256 of the page kept, hex; "": none is
+}
+
+// Problem is one place where a page does not fit its rules.
+type Problem struct {
+	Row    *int   `json:"row"` // from 0; null: the page as a whole
+	Field  string `json:"field"`
+	Value  string `json:"value"` // what stands there, shortened
+	Reason string `json:"reason"`
+}
+
+// QuarantineFilter says which pages to list; zero fields let all through.
+type QuarantineFilter struct {
+	Source string
+	Field  string // pages with a problem of this field
+	Limit  int    // 0: no limit
+}
+
+// PageSelection names pages in quarantine by their jobs, or all of a source.
+type PageSelection struct {
+	Refs   []string `json:"refs,omitempty"`   // ids or keys of jobs
+	Source string   `json:"source,omitempty"` // where Refs is empty
+	Rules  Rules    `json:"rules,omitempty"`
+}
+
+// Rules are the fingerprints of sources' rules as the caller's config has them, by
+// source: for a call that reads pages by the rules of the process that holds the
+// store. A source that is not there may have any.
+type Rules map[string]string
+
+// RulesOf are those of a config.
+func RulesOf(c *config.Config) Rules {
+	rules := Rules{}
+	for i := range c.Sources {
+		rules[c.Sources[i].Name] = c.Sources[i].Rules.Fingerprint()
+	}
+	return rules
+}
+
+// check refuses a source whose rules are not what the caller means. Errors:
+// ErrUnknownSource, ErrOtherConfig.
+func (r Rules) check(l *Local, source string) error {
+	src := l.Config.Source(source)
+	if src == nil {
+		return fmt.Errorf("%w %q: its rules are needed", ErrUnknownSource, source)
+	}
+	if meant, ok := r[source]; ok && meant != src.Rules.Fingerprint() {
+		return fmt.Errorf("reading pages of source %s: %w", source, ErrOtherConfig)
+	}
+	return nil
+}
+
+// Released is what became of a page that was read again.
+type Released struct {
+	ID       uint64    `json:"id"`
+	Job      string    `json:"job"`
+	Released bool      `json:"released"`         // all of it is committed
+	Problems []Problem `json:"problems"`         // that are left
+	Unread   string    `json:"unread,omitempty"` // why it could not be read, for people
+}
+
+// Quarantine implements Service.
+func (l *Local) Quarantine(ctx context.Context, f QuarantineFilter, fn func(Quarantined) error) error {
+	if f.Source != "" {
+		if err := l.known(f.Source); err != nil {
+			return err
+		}
+	}
+	left := f.Limit
+	for after, more := uint64(0), true; more; more = after != 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		page, err := l.quarantinePage(&after, f)
+		if err != nil {
+			return fmt.Errorf("listing the quarantine: %w", err)
+		}
+		for _, q := range page {
+			if err := fn(q); err != nil {
+				return err
+			}
+			if left--; left == 0 {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// quarantinePage reads some pages behind an id, and sets that to the last one; 0:
+// there are no more.
+func (l *Local) quarantinePage(after *uint64, f QuarantineFilter) (page []Quarantined, err error) {
+	err = l.Store.View(func(tx *storage.Tx) error {
+		var failed error
+		last, err := tx.Quarantined(*after, pageRows, func(q *storage.Quarantine) bool {
+			var out Quarantined
+			if out, failed = newQuarantined(tx, q); failed == nil && f.matches(&out) {
+				page = append(page, out)
+			}
+			return failed == nil
+		})
+		*after = last
+		return errors.Join(err, failed)
+	})
+	return page, err
+}
+
+func (f QuarantineFilter) matches(q *Quarantined) bool {
+	ofField := func(p Problem) bool { return p.Field == f.Field }
+	return (f.Source == "" || f.Source == q.Source) && (f.Field == "" || slices.ContainsFunc(q.Problems, ofField))
+}
+
+func newQuarantined(tx *storage.Tx, q *storage.Quarantine) (Quarantined, error) {
+	out := Quarantined{
+		ID: q.Job, Since: q.Since, ParserVersion: q.Version,
+		Rows: q.Rows, Problems: newProblems(q.Problems), More: q.More,
+	}
+	j, err := tx.Job(q.Job)
+	if err != nil {
+		return out, err
+	}
+	out.Job, out.Source, out.State, out.URL = j.Key.String(), j.Key.Source, j.State, j.URL
+	read, err := tx.Reparsable(j)
+	if err == nil && !read.Page.IsZero() {
+		out.Page = read.Page.String()
+	}
+	return out, err
+}
+
+func newProblems(list []storage.Problem) []Problem {
+	problems := make([]Problem, len(list))
+	for i, p := range list {
+		problems[i] = Problem{Field: p.Field, Value: p.Value, Reason: p.Reason}
+		if p.Row >= 0 {
+			problems[i].Row = &p.Row
+		}
+	}
+	return problems
+}
+
+// QuarantinedPage implements Service.
+func (l *Local) QuarantinedPage(_ context.Context, ref string, w io.Writer) error {
+	var read storage.Attempt
+	err := l.Store.View(func(tx *storage.Tx) error {
+		j, err := find(tx, ref)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Quarantine(j.ID); err != nil {
+			return err
+		}
+		read, err = tx.Reparsable(j)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	body, err := l.Store.ReadPage(read.Page)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(body)
+	return err
+}
+
+// QuarantinedJob implements Service.
+func (l *Local) QuarantinedJob(_ context.Context, ref string) (out Quarantined, err error) {
+	err = l.Store.View(func(tx *storage.Tx) error {
+		j, err := find(tx, ref)
+		if err != nil {
+			return err
+		}
+		q, err := tx.Quarantine(j.ID)
+		if err == nil {
+			out, err = newQuarantined(tx, q)
+		}
+		return err
+	})
+	return out, err
+}
+
+// ReleasePages implements Service.
+func (l *Local) ReleasePages(ctx context.Context, s PageSelection, fn func(Released) error) error {
+	return l.eachSelected(ctx, s, func(q Quarantined) error {
+		if err := s.Rules.check(l, q.Source); err != nil {
+			return err
+		}
+		left, err := l.Release(ctx, q.Source, q.ID)
+		switch {
+		case errors.Is(err, engine.ErrNoPage), errors.Is(err, storage.ErrTransition):
+			return fn(Released{ID: q.ID, Job: q.Job, Problems: q.Problems, Unread: err.Error()})
+		case err != nil:
+			return err
+		}
+		return fn(Released{ID: q.ID, Job: q.Job, Released: len(left) == 0, Problems: newProblems(left)})
+	})
+}
+
+// DiscardPages implements Service.
+func (l *Local) DiscardPages(ctx context.Context, s PageSelection, fn func(Quarantined) error) error {
+	return l.eachSelected(ctx, s, func(q Quarantined) error {
+		if err := l.Store.Update(ctx, func(tx *storage.Tx) error { return tx.DiscardQuarantine(q.ID) }); err != nil {
+			return err
+		}
+		return fn(q)
+	})
+}
+
+// eachSelected calls fn with the pages of a selection. Those that are named are all
+// there when it begins.
+func (l *Local) eachSelected(ctx context.Context, s PageSelection, fn func(Quarantined) error) error {
+	var pages []Quarantined
+	for _, ref := range s.Refs {
+		q, err := l.QuarantinedJob(ctx, ref)
+		if err != nil {
+			return err
+		}
+		pages = append(pages, q)
+	}
+	switch {
+	case len(s.Refs) == 0 && s.Source == "":
+		return fmt.Errorf("%w: name refs or a source", ErrBadRequest)
+	case len(s.Refs) == 0:
+		return l.Quarantine(ctx, QuarantineFilter{Source: s.Source}, fn)
+	}
+	for _, q := range pages {
+		if err := fn(q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseQuarantineFilter reads a QuarantineFilter from a query, and values write it.
+func parseQuarantineFilter(query url.Values) (f QuarantineFilter, err error) {
+	for name, values := range query {
+		switch value := values[0]; name {
+		case "source":
+			f.Source = value
+		case "field":
+			f.Field = value
+		case "limit":
+			f.Limit, err = parseLimit(value)
+		default:
+			err = unknownParameter(name)
+		}
+		if err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+func (f QuarantineFilter) values() url.Values {
+	v := url.Values{}
+	for name, text := range map[string]string{"source": f.Source, "field": f.Field} {
+		if text != "" {
+			v.Set(name, text)
+		}
+	}
+	if f.Limit != 0 {
+		v.Set("limit", strconv.Itoa(f.Limit))
+	}
+	return v
+}

@@ -1,0 +1,111 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"semel/engine"
+	"semel/storage"
+	"semel/storage/storagetest"
+)
+
+// quarantineOf is a store whose job 1 of source shop has a page in quarantine.
+func quarantineOf(t *testing.T) *Local {
+	t.Helper()
+	l := shopping(t, storagetest.Open(t))
+	err := l.Store.Update(t.Context(), func(tx *storage.Tx) error {
+		_, err := tx.EnqueueJob(storage.NewJob{Key: storage.JobKey{Source: "shop", Target: "a"}, URL: "http://shop.test/", Host: "shop.test"})
+		if err != nil {
+			return err
+		}
+		claimed, err := tx.ClaimJobs("me", 1, []storage.ClaimGroup{{Lanes: tx.ReadyLanes(), Max: 1}})
+		if err != nil {
+			return err
+		}
+		a := storage.Attempt{Category: storage.CategoryValidation, ParserVersion: 1, Kept: storage.KeepPage([]byte("<p>"))}
+		return tx.FailJob(claimed[0][0].Lease(), a, storage.Failure{Category: a.Category, Problems: []storage.Problem{{Row: -1, Field: "title", Reason: "is missing"}}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// Pages are read by the rules that the caller means, or not at all.
+func TestReleaseByOtherRules(t *testing.T) {
+	l := quarantineOf(t)
+	read := 0
+	l.Release = func(context.Context, string, uint64) ([]storage.Problem, error) {
+		read++
+		return nil, nil
+	}
+	l.Reread = func(context.Context, engine.Past, bool, func(engine.Reparsed) error) (engine.Reparsing, error) {
+		read++
+		return engine.Reparsing{}, nil
+	}
+	client := InProcess(NewHandler(l, ""), slog.New(slog.DiscardHandler))
+	defer client.Close()
+	for _, test := range []struct {
+		rules Rules
+		want  error
+		read  int
+	}{
+		{Rules{"shop": "other"}, ErrOtherConfig, 0},
+		{RulesOf(l.Config), nil, 2},
+		{nil, nil, 2},
+	} {
+		read = 0
+		err := client.ReleasePages(t.Context(), PageSelection{Source: "shop", Rules: test.rules}, func(Released) error { return nil })
+		_, err2 := client.Reparse(t.Context(), ReparseRequest{Source: "shop", Rules: test.rules}, func(Reparsed) error { return nil })
+		if !errors.Is(err, test.want) || !errors.Is(err2, test.want) || read != test.read {
+			t.Errorf("rules %v: %v and %v, %d pages read", test.rules, err, err2, read)
+		}
+	}
+}
+
+// A page that cannot be read again is told, and the others are released.
+func TestReleaseWithoutPage(t *testing.T) {
+	l := quarantineOf(t)
+	l.Release = func(context.Context, string, uint64) ([]storage.Problem, error) { return nil, engine.ErrNoPage }
+	var got []Released
+	client := InProcess(NewHandler(l, ""), slog.New(slog.DiscardHandler))
+	defer client.Close()
+	err := client.ReleasePages(t.Context(), PageSelection{Refs: []string{"shop:a:-:-:-:-"}}, func(r Released) error {
+		got = append(got, r)
+		return nil
+	})
+	if err != nil || len(got) != 1 || got[0].Released || got[0].Unread != engine.ErrNoPage.Error() || len(got[0].Problems) != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestQuarantineRequests(t *testing.T) {
+	l := quarantineOf(t)
+	h := NewHandler(l, "")
+	for _, test := range []struct {
+		method, path, body string
+		status             int
+		want               string
+	}{
+		{"GET", "/v1/quarantine?source=shop&field=title", "", http.StatusOK, `"id":1,"job":"shop:a:-:-:-:-"`},
+		{"GET", "/v1/quarantine?field=price", "", http.StatusOK, ""},
+		{"GET", "/v1/quarantine?source=none", "", http.StatusNotFound, "unknown source"},
+		{"GET", "/v1/quarantine?limit=-1", "", http.StatusBadRequest, "limit is"},
+		{"GET", "/v1/quarantine?odd=1", "", http.StatusBadRequest, "unknown parameter"},
+		{"GET", "/v1/quarantine/1", "", http.StatusOK, `"row":null,"field":"title"`},
+		{"GET", "/v1/quarantine/1/page", "", http.StatusOK, "<p>"},
+		{"GET", "/v1/quarantine/2", "", http.StatusNotFound, "not found"},
+		{"POST", "/v1/quarantine/discard", "{}", http.StatusBadRequest, "name refs or a source"},
+		{"POST", "/v1/quarantine/discard", `{"refs":["1"]}`, http.StatusOK, `"id":1`},
+		{"POST", "/v1/quarantine/discard", `{"refs":["1"]}`, http.StatusNotFound, "not found"},
+	} {
+		w := ask(h, test.method, test.path, test.body)
+		if w.Code != test.status || !strings.Contains(w.Body.String(), test.want) {
+			t.Errorf("%s %s: %d %s, want %d and %s", test.method, test.path, w.Code, w.Body, test.status, test.want)
+		}
+	}
+}

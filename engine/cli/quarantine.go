@@ -1,0 +1,272 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"semel/engine/api"
+	"semel/engine/config"
+	"semel/storage"
+)
+
+func (a *app) quarantineCommand() *cobra.Command {
+	var f api.QuarantineFilter
+	cmd := a.command(&cobra.Command{
+		Use:   "quarantine [list | show JOB | release JOB... | discard JOB...]",
+		Short: "List pages that did not fit the rules; read them again, or drop them",
+		Long: `List the pages that did not fit the rules of their source: their jobs have failed
+for it, and nothing of them is committed. With rows_bad = "quarantine" the rows of a
+page that do fit are committed, and the page is here for the others.
+
+Mend the rules (and raise parser.version), try them on the page, and then
+
+  release JOB  reads the page again by the rules as they are now: what fits is
+               committed as if it had just been collected, without a request
+  discard JOB  drops the page: its job stays as it is
+
+A page stays here until then, or until its job completes by another one (semel
+retry), however short store.retain is. It is kept unless store.bodies is "none".
+JOB is a job's number or its key.
+
+` + exits(exitDone, exitFailed, exitUsage, exitJobs, exitConfig, exitStore, exitUnreadable),
+		Example: "  semel quarantine\n  semel quarantine show 12 --page > page.html\n  semel try catalog --file page.html\n  semel quarantine release --source catalog",
+		Args:    exactArgs(),
+	}, func(ctx context.Context, _ []string) error { return a.listQuarantine(ctx, f) })
+	cmd.AddCommand(a.listQuarantineCommand(&f), a.showQuarantineCommand(), a.releasePagesCommand(), a.discardPagesCommand())
+	return cmd
+}
+
+func (a *app) listQuarantineCommand(f *api.QuarantineFilter) *cobra.Command {
+	cmd := a.command(&cobra.Command{
+		Use:   "list [--source SOURCE] [--field FIELD] [--limit N]",
+		Short: "List pages that did not fit the rules, by their jobs",
+		Long: `List pages that did not fit the rules, by their jobs.
+
+` + exits(exitDone, exitUsage, exitConfig, exitStore, exitUnreadable),
+		Args: exactArgs(),
+	}, func(ctx context.Context, _ []string) error { return a.listQuarantine(ctx, *f) })
+	cmd.Flags().StringVar(&f.Source, "source", "", "only pages of this `SOURCE`")
+	cmd.Flags().StringVar(&f.Field, "field", "", "only pages with a problem of this `FIELD`")
+	cmd.Flags().IntVar(&f.Limit, "limit", 0, "at most `N` pages (default no limit)")
+	return cmd
+}
+
+func (a *app) listQuarantine(ctx context.Context, f api.QuarantineFilter) error {
+	if f.Limit < 0 {
+		return usage("leave it out for no limit", "--limit must be at least 0 (got %d)", f.Limit)
+	}
+	return a.reading(ctx, func(c *config.Config, service api.Service) error {
+		show, flush := a.quarantineTable()
+		if a.json {
+			show, flush = func(q api.Quarantined) error { return a.line(q) }, func() error { return nil }
+		}
+		err := service.Quarantine(ctx, f, show)
+		if errors.Is(err, api.ErrUnknownSource) {
+			return sourceFault(c, f.Source)
+		}
+		return errors.Join(err, flush())
+	})
+}
+
+// quarantineTable prints pages in columns.
+func (a *app) quarantineTable() (show func(api.Quarantined) error, flush func() error) {
+	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	rows := 0
+	return func(q api.Quarantined) error {
+		if rows == 0 {
+			fmt.Fprintln(table, "ID\tSTATE\tVERSION\tPROBLEMS\tKEY\tFIRST PROBLEM")
+		}
+		fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%s\t%s\n", q.ID, q.State, q.ParserVersion, len(q.Problems)+q.More, q.Job, problemText(q.Problems[0]))
+		if rows++; rows%tablePage == 0 {
+			return table.Flush()
+		}
+		return nil
+	}, table.Flush
+}
+
+// problemText is where a page does not fit, and what stands there.
+func problemText(p api.Problem) string {
+	text := ""
+	if p.Row != nil {
+		text = fmt.Sprintf("row %d: ", *p.Row)
+	}
+	if p.Field != "" {
+		text += "field " + p.Field + ": "
+	}
+	text += p.Reason
+	if p.Value != "" {
+		text += fmt.Sprintf(" (got %q)", p.Value)
+	}
+	return plain(text)
+}
+
+func (a *app) showQuarantineCommand() *cobra.Command {
+	var page bool
+	cmd := a.command(&cobra.Command{
+		Use:   "show JOB [--page]",
+		Short: "Show why a page did not fit the rules, or the page itself",
+		Long: `Show why a page did not fit the rules. With --page its bytes go to stdout, as the
+rules see them: semel try SOURCE --file reads them.
+
+` + exits(exitDone, exitFailed, exitUsage, exitConfig, exitStore, exitUnreadable),
+		Args: exactArgs("JOB"),
+	}, func(ctx context.Context, args []string) error {
+		return a.reading(ctx, func(_ *config.Config, service api.Service) error {
+			if page {
+				return quarantineFault(service.QuarantinedPage(ctx, args[0], a.stdout))
+			}
+			q, err := service.QuarantinedJob(ctx, args[0])
+			switch {
+			case err != nil:
+				return quarantineFault(err)
+			case a.json:
+				return a.line(q)
+			}
+			a.quarantinedText(q)
+			return nil
+		})
+	})
+	cmd.Flags().BoolVar(&page, "page", false, "print the page's bytes")
+	return cmd
+}
+
+// quarantineFault says where to look for what there is.
+func quarantineFault(err error) error {
+	if errors.Is(err, storage.ErrNotFound) {
+		return &fault{exitFailed, err, "semel quarantine lists the pages and which of them are kept"}
+	}
+	return err
+}
+
+func (a *app) quarantinedText(q api.Quarantined) {
+	a.printf("job %d %s, %s\n", q.ID, q.Job, q.State)
+	a.row("url", "%s", plain(q.URL))
+	a.row("since", "%s, by rules of version %d", timeText(&q.Since), q.ParserVersion)
+	if q.Rows > 0 {
+		a.row("rows", "%d did fit", q.Rows)
+	}
+	for _, p := range q.Problems {
+		a.row("problem", "%s", problemText(p))
+	}
+	if q.More > 0 {
+		a.row("", "and %d more", q.More)
+	}
+	if q.Page == "" {
+		a.row("page", "it was not kept: semel retry %d collects it again", q.ID)
+		return
+	}
+	a.row("page", "SHA-256 %s: semel quarantine show %d --page prints it", q.Page, q.ID)
+}
+
+// selection reads which pages a command means.
+func selection(refs []string, source string) (api.PageSelection, error) {
+	s := api.PageSelection{Refs: refs, Source: source}
+	switch {
+	case len(refs) > 0 && source != "":
+		return s, usage("", "give jobs or --source, not both")
+	case len(refs) == 0 && source == "":
+		return s, usage("semel quarantine lists the pages", "say which jobs, or --source SOURCE for all of it")
+	}
+	return s, nil
+}
+
+func (a *app) releasePagesCommand() *cobra.Command {
+	var source string
+	cmd := a.command(&cobra.Command{
+		Use:   "release {JOB... | --source SOURCE}",
+		Short: "Read pages again by the rules as they are now, and commit what fits",
+		Long: `Read pages again by the rules as they are now, without a request. Where all fits,
+the job is complete as if the page had just been collected; what does not fit stays,
+with its new problems, and then the exit code is 3.
+
+` + exits(exitDone, exitFailed, exitUsage, exitJobs, exitConfig, exitStore, exitUnreadable),
+	}, func(ctx context.Context, args []string) error {
+		s, err := selection(args, source)
+		if err != nil {
+			return err
+		}
+		return a.writing(ctx, func(c *config.Config, service api.Service) error {
+			s.Rules = api.RulesOf(c)
+			stay := 0
+			err := service.ReleasePages(ctx, s, func(r api.Released) error {
+				if !r.Released {
+					stay++
+				}
+				return a.released(r)
+			})
+			switch {
+			case errors.Is(err, api.ErrUnknownSource) && source != "":
+				return sourceFault(c, source)
+			case err != nil:
+				return rulesFault(quarantineFault(err))
+			case stay > 0:
+				return &fault{exitJobs, fmt.Errorf("%s not fit", does(int64(stay))), "semel quarantine show JOB tells what is left"}
+			}
+			return nil
+		})
+	})
+	cmd.Flags().StringVar(&source, "source", "", "all pages of this `SOURCE`")
+	return cmd
+}
+
+// rulesFault is of a run that works by other rules than the config has now.
+func rulesFault(err error) error {
+	if errors.Is(err, api.ErrOtherConfig) {
+		return &fault{exitStore, err, "start it again: then it works by the rules as they are now"}
+	}
+	return err
+}
+
+func (a *app) released(r api.Released) error {
+	switch {
+	case a.json:
+		return a.line(r)
+	case r.Released:
+		a.printf("released %d %s\n", r.ID, r.Job)
+	case r.Unread != "":
+		a.printf("stays %d %s: %s\n", r.ID, r.Job, plain(r.Unread))
+	default:
+		texts := make([]string, min(len(r.Problems), 3))
+		for i := range texts {
+			texts[i] = problemText(r.Problems[i])
+		}
+		a.printf("stays %d %s: %s\n", r.ID, r.Job, strings.Join(texts, "; "))
+	}
+	return nil
+}
+
+func (a *app) discardPagesCommand() *cobra.Command {
+	var source string
+	cmd := a.command(&cobra.Command{
+		Use:   "discard {JOB... | --source SOURCE}",
+		Short: "Drop pages from the quarantine: their jobs stay as they are",
+		Long: `Drop pages from the quarantine: their jobs stay as they are.
+
+` + exits(exitDone, exitFailed, exitUsage, exitConfig, exitStore, exitUnreadable),
+	}, func(ctx context.Context, args []string) error {
+		s, err := selection(args, source)
+		if err != nil {
+			return err
+		}
+		return a.writing(ctx, func(c *config.Config, service api.Service) error {
+			err := service.DiscardPages(ctx, s, func(q api.Quarantined) error {
+				if a.json {
+					return a.line(q)
+				}
+				a.printf("discarded %d %s\n", q.ID, q.Job)
+				return nil
+			})
+			if errors.Is(err, api.ErrUnknownSource) {
+				return sourceFault(c, source)
+			}
+			return quarantineFault(err)
+		})
+	})
+	cmd.Flags().StringVar(&source, "source", "", "all pages of this `SOURCE`")
+	return cmd
+}

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"semel/engine/api"
+	"semel/engine/config"
+	"semel/engine/intake"
+)
+
+func (a *app) reparseCommand() *cobra.Command {
+	var r api.ReparseRequest
+	var window string
+	cmd := a.command(&cobra.Command{
+		Use:   "reparse SOURCE [--window W] [--dry-run]",
+		Short: "Read the pages that are kept by the rules as they are now",
+		Long: `Read the kept pages of a source's jobs (store.bodies = "all") by the rules as they
+are now, without a request, and commit what they give by the source's write mode: rows
+of a higher parser.version take the place of older ones, or stand beside them where
+identity names the parser. Raise parser.version first. With --dry-run nothing is
+changed: each job that would change is a line, and each field has its counts.
+
+A page that no longer fits leaves what it gave and goes to the quarantine (exit 3). A
+row that the rules no longer give stays under insert, upsert and append, as it does
+when its page is collected again. Jobs that these rules have read are passed over: a
+call that was cut short is made again and goes on, and one more does nothing. Jobs whose
+page was not kept are counted: semel retry --source SOURCE --recollect collects them
+again. Of a workflow only the last page is kept, so rules with fields of earlier steps
+cannot be used.
+
+` + exits(exitDone, exitFailed, exitUsage, exitJobs, exitConfig, exitStore, exitUnreadable, exitInterrupted),
+		ValidArgsFunction: a.completeSource,
+		Example:           "  semel reparse catalog --dry-run\n  semel reparse catalog --window 2026-04-23",
+		Args:              exactArgs("SOURCE"),
+	}, func(ctx context.Context, args []string) error {
+		r.Source = args[0]
+		return a.writing(ctx, a.reparse(ctx, r, window))
+	})
+	cmd.Flags().StringVar(&window, "window", "", "only jobs of windows `W`: an instant, a date or A..B")
+	cmd.Flags().BoolVar(&r.DryRun, "dry-run", false, "only tell what would change")
+	return cmd
+}
+
+func (a *app) reparse(ctx context.Context, r api.ReparseRequest, window string) func(*config.Config, api.Service) error {
+	return func(c *config.Config, service api.Service) error {
+		src, err := findSource(c, r.Source)
+		if err != nil {
+			return err
+		}
+		if window != "" {
+			w, err := intake.ParseWindow(window)
+			if err != nil {
+				return usage("", "%w", err)
+			}
+			r.From, r.To = w.Range(src.Schedule)
+		}
+		r.Rules = api.RulesOf(c)
+		result, err := service.Reparse(ctx, r, func(of api.Reparsed) error { return a.reparsed(of, r.DryRun) })
+		if err != nil {
+			return rulesFault(err)
+		}
+		return a.reparseText(r, result)
+	}
+}
+
+// reparsed prints a job that gives something else: without --dry-run only with --json.
+func (a *app) reparsed(of api.Reparsed, dry bool) error {
+	switch {
+	case a.json:
+		return a.line(of)
+	case !dry:
+		return nil
+	}
+	a.printf("job %s\n", plain(of.Job))
+	for _, row := range of.Rows {
+		if err := a.difference(row); err != nil {
+			return err
+		}
+	}
+	for _, p := range of.Problems {
+		a.printf("unfit    %s\n", problemText(p))
+	}
+	return nil
+}
+
+func (a *app) reparseText(r api.ReparseRequest, result api.ReparseResult) error {
+	if a.json {
+		if err := a.line(result); err != nil {
+			return err
+		}
+	} else {
+		a.reparseCounts(r, result)
+	}
+	if result.Unfit > 0 && !r.DryRun {
+		return &fault{exitJobs, fmt.Errorf("%s not fit these rules", does(int64(result.Unfit))), "what they gave stays; semel quarantine tells what is wrong"}
+	}
+	return nil
+}
+
+func (a *app) reparseCounts(r api.ReparseRequest, result api.ReparseResult) {
+	for _, name := range slices.Sorted(maps.Keys(result.Fields)) {
+		n := result.Fields[name]
+		field := "field " + name
+		if name == "" {
+			field = "no single field"
+		}
+		a.printf("%s: %d added, %d lost, %d changed, %d failing\n", plain(field), n.Added, n.Lost, n.Changed, n.Failing)
+	}
+	verb := "read again"
+	if r.DryRun {
+		verb = "would be read again"
+	}
+	a.notef("%s %s: %d changed, %d the same, %d not fitting; %d read by these rules before", count(result.Jobs-result.Current-result.Missing-result.Moved, "page"), verb, result.Changed, result.Same, result.Unfit, result.Current)
+	if result.Missing > 0 {
+		a.notef("%s without a page that can be read again: semel retry --source %s --recollect collects those again", count(result.Missing, "job"), r.Source)
+	}
+	if result.Moved > 0 {
+		a.notef("%s worked on meanwhile: reparse again when that is over", count(result.Moved, "job"))
+	}
+}
