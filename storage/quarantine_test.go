@@ -198,3 +198,29 @@ func readAt(tx *storage.Tx, job uint64) storage.Attempt {
 	}
 	return a
 }
+
+// TestReparseOfDiscardedRun: rows that a page gives anew are held again, whatever a
+// person said of those before.
+func TestReparseOfDiscardedRun(t *testing.T) {
+	s := storagetest.Open(t)
+	n := target("a")
+	n.Window = time.Date(2026, 4, 23, 0, 0, 0, 0, time.UTC)
+	n.Key.Window = n.Window
+	enqueue(t, s, n)
+	l := claimOne(t, s).Lease()
+	c := record(storage.WriteReplace, 1, "a", "1")
+	c.Attempt.Kept = unfitPage
+	update(t, s, func(tx *storage.Tx) error { _, err := tx.CompleteJob(l, c); return err })
+	update(t, s, func(tx *storage.Tx) error { _, err := tx.DiscardRun(1); return err })
+	update(t, s, func(tx *storage.Tx) error {
+		_, err := tx.ReparseJob(1, readAt(tx, 1), record(storage.WriteReplace, 2, "a", "2"))
+		return err
+	})
+	update(t, s, func(tx *storage.Tx) error {
+		r, err := tx.Run(1)
+		if err == nil && (r.Held == "" || !r.Discarded.IsZero()) {
+			t.Errorf("run %+v", r)
+		}
+		return err
+	})
+}
