@@ -1,0 +1,131 @@
+// Package scaffold writes a config for a page that nobody has described yet: it
+// looks for what the page says of itself, and proposes the fields that say it
+// again on the next page.
+//
+// It answers for which fields there are, their selectors and types, and the
+// text of the config. It leaves to others where the page comes from and where
+// the config goes.
+//
+// Invariants:
+//   - Pure: the same page gives the same text.
+//   - The parser is the only reader of values. Each field has been compiled and
+//     has read the very page before it is proposed, so that a run of the config
+//     shows what its comments say; a field that gives no value is left out.
+//   - Whatever a page holds, the text is a config that loads.
+package scaffold
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"golang.org/x/net/html"
+
+	"semel/parser"
+)
+
+// maxFields is how many fields are proposed. More than a screen of them is no
+// proposal, but a list to be cleared.
+const maxFields = 12
+
+// Page is a page as it was received.
+type Page struct {
+	Body        []byte // text in UTF-8
+	ContentType string // media type of the response, may be ""
+	URL         string // that was asked for; "": the page's canonical link says, or it is Placeholder
+	FinalURL    string // that answered; "": URL
+}
+
+// Proposal is a config for one page.
+type Proposal struct {
+	Source string      // name of the source, of the page's host
+	URL    string      // its only target
+	Spec   parser.Spec // with one field at least
+	Values []Value     // what each field of Spec gives, of the first row that has it
+	Notes  []string    // for people: what is to be known of the page, a sentence part each
+}
+
+// Value is what a field gives.
+type Value struct {
+	JSON json.RawMessage // nil: the field is there for want of a better one
+	Rows int             // that have it; 0 where there are no rows
+}
+
+// Propose looks at a page. It always gives a config: where the page has nothing
+// to propose, Notes say so.
+func Propose(in Page) *Proposal {
+	p := newPage(in)
+	out := &Proposal{URL: p.in.Vars["url"], Source: sourceName(p.in.Vars["url"])}
+	if in.URL == "" && out.URL == Placeholder {
+		out.note("the page has no canonical link: put its address in the place of " + Placeholder)
+	}
+	found := p.single()
+	if !found.item {
+		if rows, ok := p.listing(); ok {
+			found = rows
+		}
+	}
+	out.take(found, p)
+	return out
+}
+
+// take makes the proposal's rules of what was found, which is settled.
+func (o *Proposal) take(found proposed, p *page) {
+	o.Spec, o.Values = found.spec, found.values
+	if len(o.Spec.Fields) > 0 {
+		return
+	}
+	o.note(p.nothing())
+	o.Spec = parser.Spec{Version: 1, Fields: []parser.Field{{Name: "title", Rule: parser.Rule{CSS: "title"}}}}
+	o.Values = make([]Value, 1)
+}
+
+func (o *Proposal) note(text string) { o.Notes = append(o.Notes, text) }
+
+// proposed is a Spec that has read the page.
+type proposed struct {
+	spec   parser.Spec
+	values []Value // as in Proposal
+	item   bool    // the page says that it is about one thing
+}
+
+// page is a page that rules are tried on.
+type page struct {
+	in   parser.Input
+	root *html.Node // of an HTML page; nil: it is none, or cannot be read
+	lang string     // such as "de" or "en-US", as the page says it; "": it does not
+}
+
+func newPage(in Page) *page {
+	p := &page{in: parser.Input{Body: in.Body, ContentType: in.ContentType}}
+	if !p.isJSON() {
+		p.root, _ = html.Parse(bytes.NewReader(in.Body)) // what cannot be read has nothing to propose
+	}
+	address := in.URL
+	if address == "" {
+		address = canonical(p.root)
+	}
+	final := in.FinalURL
+	if final == "" {
+		final = address
+	}
+	p.in.FinalURL, p.in.Target, p.in.Vars = final, "page", map[string]string{"url": address}
+	p.lang = languageOf(p.root)
+	return p
+}
+
+// isJSON reports whether the page is one JSON value.
+func (p *page) isJSON() bool { return strings.HasSuffix(p.in.ContentType, "json") }
+
+// nothing says why a page has nothing to propose.
+func (p *page) nothing() string {
+	switch {
+	case len(bytes.TrimSpace(p.in.Body)) == 0:
+		return "the page is empty: the config has a field to begin with"
+	case bytes.IndexByte(p.in.Body[:min(len(p.in.Body), 1024)], 0) >= 0:
+		return "the page is no text: the config has a field to begin with"
+	case p.root != nil && hasElement(p.root, "frameset"):
+		return "the page is a frameset: the content is in the pages of its frames; the config has a field to begin with"
+	}
+	return "the page says nothing of itself that could be read, as pages do that a script fills: the config has a field to begin with"
+}

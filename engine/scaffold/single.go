@@ -1,0 +1,163 @@
+package scaffold
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"semel/parser"
+)
+
+// about is what a page says that it is about.
+type about struct {
+	linked    string // type of schema.org of its JSON-LD, "": none of those that are known
+	microdata string // the same of its microdata
+	item      bool   // it is about one thing
+}
+
+// single proposes the fields of a page that is one record.
+func (p *page) single() proposed {
+	about := p.about()
+	list := p.candidates(about)
+	texts, _ := p.texts(list, parser.Spec{})
+	out, _ := p.complete(parser.Spec{Version: 1, Fields: p.choose(list, texts)}, 0)
+	out.item = about.item
+	return out
+}
+
+// about finds out what the page is about.
+func (p *page) about() about {
+	types := slices.Concat(itemTypes, pageTypes)
+	list := []candidate{{rule: parser.Rule{Meta: "og:type"}}}
+	for _, t := range types {
+		list = append(list, candidate{rule: parser.Rule{JSONLD: "@type", Schema: t}})
+	}
+	texts, _ := p.texts(list, parser.Spec{})
+	var a about
+	if i := slices.IndexFunc(texts[1:], func(text string) bool { return text != "" }); i >= 0 {
+		a.linked = types[i]
+	}
+	a.microdata = p.microdataType(types)
+	a.item = slices.Contains(itemTypes, a.linked) || slices.Contains(itemTypes, a.microdata) || isItem(texts[0])
+	return a
+}
+
+// isItem reports whether an og:type is that of a page about one thing.
+func isItem(ogType string) bool {
+	kind, _, _ := strings.Cut(strings.ToLower(ogType), ".")
+	return slices.Contains([]string{"article", "product", "video", "book", "music", "profile", "event", "recipe"}, kind)
+}
+
+// manyItems is how many items of one type make a listing of them.
+const manyItems = 5
+
+// microdataType is the type of the page's microdata, "" where there is none of
+// types, or so many items that the page is a listing of them.
+func (p *page) microdataType(types []string) string {
+	counts := map[string]int{}
+	for n := range elements(p.root) {
+		for _, word := range strings.Fields(attr(n, "itemtype")) {
+			counts[word[strings.LastIndexByte(word, '/')+1:]]++
+		}
+	}
+	for _, t := range types {
+		if n := counts[t]; n > 0 && n < manyItems {
+			return t
+		}
+	}
+	return ""
+}
+
+// candidates are the places to look at, those of one field behind each other,
+// the stable ones first.
+func (p *page) candidates(about about) []candidate {
+	state, worded := p.state(), p.worded()
+	var list []candidate
+	add := func(concepts []concept) {
+		for _, c := range concepts {
+			list = append(list, c.structured(about)...)
+			list = append(list, state[c.name]...)
+			if p.root == nil {
+				continue
+			}
+			for _, f := range c.places {
+				list = append(list, candidate{name: c.name, kind: c.kind, rule: f.Rule, attr: f.Attr})
+			}
+			list = append(list, worded[c.name]...)
+		}
+	}
+	add(vocabulary)
+	list = append(list, p.headed()...)
+	add(framework)
+	return list
+}
+
+// structured are the places of a concept in what a page says for machines.
+func (c concept) structured(about about) []candidate {
+	var list []candidate
+	add := func(rule parser.Rule) {
+		list = append(list, candidate{name: c.name, kind: c.kind, rule: rule, written: true, sure: c.name == titleField})
+	}
+	for _, path := range c.schema {
+		if about.linked != "" {
+			add(parser.Rule{JSONLD: path, Schema: about.linked})
+		}
+	}
+	for _, path := range c.schema {
+		if about.microdata != "" {
+			add(parser.Rule{Microdata: path, Schema: about.microdata})
+		}
+	}
+	for _, name := range c.meta {
+		add(parser.Rule{Meta: name})
+	}
+	return list
+}
+
+// isCurrency is the form of a currency's code.
+var isCurrency = regexp.MustCompile(`^[A-Z]{3}$`)
+
+// choose makes fields of the best candidate of each name.
+func (p *page) choose(list []candidate, texts []string) []parser.Field {
+	r := reading{lang: p.lang}
+	for i, c := range list {
+		if c.name == currencyField && r.currency == "" && isCurrency.MatchString(texts[i]) {
+			r.currency = texts[i]
+		}
+	}
+	var fields []parser.Field
+	for len(list) > 0 && len(fields) < maxFields {
+		n := 1
+		for n < len(list) && list[n].name == list[0].name {
+			n++
+		}
+		if f, ok := r.best(list[:n], texts[:n]); ok && f.Name != currencyField {
+			fields = append(fields, f)
+		}
+		list, texts = list[n:], texts[n:]
+	}
+	return fields
+}
+
+// best makes a field of the first candidate that can be read as its kind, else
+// of the first in structured data, as text. It is false where there is neither.
+func (r reading) best(list []candidate, texts []string) (parser.Field, bool) {
+	for i, c := range list {
+		r.written = c.written
+		if f, ok := r.fit(c.kind, texts[i]); ok && texts[i] != "" {
+			return c.field(f), true
+		}
+	}
+	for i, c := range list {
+		if texts[i] != "" && c.written && c.kind != link {
+			return c.field(parser.Field{}), true
+		}
+	}
+	return parser.Field{}, false
+}
+
+// field completes a way to read with where the value stands.
+func (c candidate) field(f parser.Field) parser.Field {
+	f.Name, f.Rule, f.Attr, f.Required = c.name, c.rule, c.attr, c.sure
+	return f
+}
