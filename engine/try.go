@@ -90,3 +90,19 @@ func wantsNext(c storage.Category) bool {
 	}
 	return false
 }
+
+// FetchPage fetches one target as Try does, and gives the page instead of what
+// rules make of it; nil where the trial has a category.
+func (e *Engine) FetchPage(ctx context.Context, source string, target intake.Target) (Trial, *fetch.Page, error) {
+	var page *fetch.Page
+	trial, err := e.try(ctx, source, target, func(a *attempt, ctx context.Context) (r result) {
+		st := a.newStaging()
+		defer st.share.Free()
+		page = a.fetch(ctx, st, &r)
+		return r
+	})
+	if trial.Category != "" {
+		page = nil
+	}
+	return trial, page, err
+}

@@ -84,6 +84,7 @@ One binary, one config file (semel.toml), one store file (semel.db).
 
 ` + exits(exitDone, exitFailed, exitUsage, exitJobs, exitConfig, exitStore, exitUnreadable, exitAccount, exitInterrupted),
 		Example: `  semel demo                  see the main job done, nothing else needed
+  semel init URL              a config from a page's own data
   semel check                 validate semel.toml
   semel try catalog           fetch and parse one target, store nothing
   semel run --once            collect what is due
@@ -106,7 +107,7 @@ One binary, one config file (semel.toml), one store file (semel.db).
 	flags.StringVarP(&a.config, "config", "c", "", "config `FILE` (default semel.toml, then $SEMEL_CONFIG)")
 	flags.BoolVar(&a.json, "json", false, "print JSON Lines instead of text")
 	root.AddCommand(
-		a.checkCommand(), a.tryCommand(), a.runCommand(), a.statusCommand(), a.jobsCommand(),
+		a.initCommand(), a.checkCommand(), a.tryCommand(), a.runCommand(), a.statusCommand(), a.jobsCommand(),
 		a.showCommand(), a.keyCommand(), a.exportCommand(), a.retryCommand(), a.cancelCommand(),
 		a.submitCommand(), a.acceptCommand(), a.compareCommand(), a.importCommand(), a.backfillCommand(), a.runsCommand(), a.quarantineCommand(), a.reparseCommand(), a.outboxCommand(), a.verifyCommand(), a.backupCommand(), a.compactCommand(), a.demoCommand(), a.versionCommand(), a.completionCommand(root),
 	)

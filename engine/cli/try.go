@@ -8,14 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"semel/engine"
 	"semel/engine/config"
-	"semel/engine/fetch"
 	"semel/engine/intake"
 )
 
@@ -109,11 +107,7 @@ func (a *app) execTrial(ctx context.Context, e *engine.Engine, c *config.Config,
 	if err != nil {
 		return engine.Trial{}, err
 	}
-	contentType := "text/html"
-	if strings.EqualFold(filepath.Ext(file), ".json") {
-		contentType = "application/json"
-	}
-	return e.TryPage(ctx, s.Name, target, fetch.FilePage(body, contentType))
+	return e.TryPage(ctx, s.Name, target, filePage(file, body))
 }
 
 // readPage reads a page under the cap that fetched ones have.
