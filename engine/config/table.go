@@ -45,9 +45,6 @@ func newLoader(file string, getenv func(string) string) *loader {
 	return &loader{file: file, dir: filepath.Dir(file), getenv: getenv, known: map[string][]string{}, seen: map[string][]*node{}}
 }
 
-// notYet is the fault of a setting that nothing acts on.
-func (l *loader) notYet(at *node) { l.fault(at, "not available yet") }
-
 // touched reports whether a fault stands at a key already, or below it.
 func (l *loader) touched(key string) bool {
 	return slices.ContainsFunc(l.errs, func(e *Error) bool {

@@ -57,6 +57,7 @@ type state struct {
 	outbox       map[uint64]*storage.Event               // by number
 	dispatches   map[string]map[uint64]*storage.Dispatch // by sink and event
 	sinks        map[string]*storage.Sink
+	quarantine   map[uint64]*storage.Quarantine // by job
 	sources      int
 	stale        int64 // outcomes that came too late
 }
@@ -66,7 +67,7 @@ func readState(s *storage.Store) (*state, error) {
 	st := &state{
 		jobs: map[uint64]*storage.Job{}, attempts: map[uint64][]storage.Attempt{},
 		observations: map[string]*storage.Observation{}, outbox: map[uint64]*storage.Event{},
-		dispatches: map[string]map[uint64]*storage.Dispatch{}, sinks: map[string]*storage.Sink{},
+		dispatches: map[string]map[uint64]*storage.Dispatch{}, sinks: map[string]*storage.Sink{}, quarantine: map[uint64]*storage.Quarantine{},
 	}
 	err := s.View(func(tx *storage.Tx) error {
 		sources, err := tx.Sources()
@@ -75,6 +76,9 @@ func readState(s *storage.Store) (*state, error) {
 		}
 		st.sources = len(sources)
 		if _, err := tx.Jobs(0, 1<<30, func(j *storage.Job) bool { st.jobs[j.ID] = j; return true }); err != nil {
+			return err
+		}
+		if _, err := tx.Quarantined(0, 1<<30, func(q *storage.Quarantine) bool { st.quarantine[q.Job] = q; return true }); err != nil {
 			return err
 		}
 		for id := range st.jobs {
@@ -366,6 +370,9 @@ func (c *change) outcome(j *storage.Job, a storage.Attempt) storage.JobState {
 		return storage.StateComplete
 	case storage.OutcomeFail: // the target's own fault; a status is seen also when it comes late
 		wants(itsPage, itLate)
+		if unfit, aside := a.Category == storage.CategoryValidation, c.next.quarantine[j.ID] != nil; unfit != aside {
+			c.wrong("%s: it failed as %s, and is in quarantine: %t", name(j), a.Category, aside)
+		}
 		c.failed = append(c.failed, j)
 		return storage.StateFailed
 	case storage.OutcomeRetry:
@@ -448,6 +455,9 @@ func (c *change) wanted(sink string) []string {
 	}
 	for _, j := range c.failed {
 		want(storage.EventJobFailed, j.Key.Source, j.Key.String())
+		if c.next.quarantine[j.ID] != nil {
+			want(storage.EventQuarantined, j.Key.Source, j.Key.String())
+		}
 	}
 	slices.Sort(list)
 	return list
