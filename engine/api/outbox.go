@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -20,10 +21,24 @@ var ErrUnknownSink = errors.New("unknown sink")
 // EventFilter says which events of which sinks are meant; zero fields let all
 // through.
 type EventFilter struct {
-	Sink string    `json:"sink,omitempty"`
-	Type string    `json:"type,omitempty"` // one of storage.EventTypes
-	From time.Time `json:"from,omitzero"`  // only events committed at or after it
-	To   time.Time `json:"to,omitzero"`    // and before it
+	Sink string  `json:"sink,omitempty"`
+	Type string  `json:"type,omitempty"` // one of storage.EventTypes
+	From Instant `json:"from,omitzero"`  // only events committed at or after it
+	To   Instant `json:"to,omitzero"`    // and before it
+}
+
+// Instant is a time that a request names, in JSON as intake.ParseTime reads it:
+// an instant or a date. "" and null are none.
+type Instant struct{ time.Time }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (i *Instant) UnmarshalJSON(data []byte) error {
+	var text string
+	err := json.Unmarshal(data, &text)
+	if err == nil && text != "" {
+		i.Time, err = intake.ParseTime(text)
+	}
+	return err
 }
 
 // OutboxFilter says what to list of the outbox.
@@ -101,7 +116,7 @@ func jobEvents(tx *storage.Tx, job uint64) ([]JobEvent, error) {
 
 // dispatches is a filter as the store has it; no states: all.
 func (f *EventFilter) dispatches(states ...storage.DispatchState) storage.DispatchFilter {
-	d := storage.DispatchFilter{Sink: f.Sink, From: f.From, To: f.To, States: states}
+	d := storage.DispatchFilter{Sink: f.Sink, From: f.From.Time, To: f.To.Time, States: states}
 	if f.Type != "" {
 		d.Types = []string{f.Type}
 	}
@@ -181,9 +196,9 @@ func parseOutboxFilter(query url.Values) (f OutboxFilter, err error) {
 		case "type":
 			f.Type, err = oneOf(name, value, storage.EventTypes)
 		case "from":
-			f.From, err = parseInstant(name, value)
+			f.From.Time, err = parseInstant(name, value)
 		case "to":
-			f.To, err = parseInstant(name, value)
+			f.To.Time, err = parseInstant(name, value)
 		case "limit":
 			f.Limit, err = parseLimit(value)
 		default:
@@ -211,7 +226,7 @@ func (f OutboxFilter) values() url.Values {
 			v.Set(name, text)
 		}
 	}
-	for name, t := range map[string]time.Time{"from": f.From, "to": f.To} {
+	for name, t := range map[string]Instant{"from": f.From, "to": f.To} {
 		if !t.IsZero() {
 			v.Set(name, t.UTC().Format(time.RFC3339Nano))
 		}

@@ -76,8 +76,8 @@ func TestOutbox(t *testing.T) {
 		{"limited", OutboxFilter{Limit: 2}, []string{"1 b pending", "2 a dead"}},
 		{"of a type that there is", OutboxFilter{EventFilter: EventFilter{Type: storage.EventJobFailed}, State: storage.DispatchDead}, []string{"2 a dead", "2 b dead"}},
 		{"of a type that there is not", OutboxFilter{EventFilter: EventFilter{Type: storage.EventCreated}}, []string{}},
-		{"from later on", OutboxFilter{EventFilter: EventFilter{From: later}}, []string{}},
-		{"before then", OutboxFilter{EventFilter: EventFilter{To: later}, State: storage.DispatchDead}, []string{"2 a dead", "2 b dead"}},
+		{"from later on", OutboxFilter{EventFilter: EventFilter{From: Instant{later}}}, []string{}},
+		{"before then", OutboxFilter{EventFilter: EventFilter{To: Instant{later}}, State: storage.DispatchDead}, []string{"2 a dead", "2 b dead"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, waiting(t, c, test.filter)); diff != "" {
@@ -315,5 +315,38 @@ func TestJobEvents(t *testing.T) {
 	want := []string{"a dead ambiguous 1 1 no answer", "b dead retry 1 0 status 500"}
 	if diff := cmp.Diff(want, got); diff != "" || e.Number != 2 || e.Type != storage.EventJobFailed || e.Key != story.Key {
 		t.Errorf("event %+v\n%s", e, diff)
+	}
+}
+
+// A time means the same in a query and in a body, whether it is an instant or a
+// date.
+func TestOutboxTimes(t *testing.T) {
+	tomorrow := time.Now().UTC().AddDate(0, 0, 1)
+	for _, test := range []struct {
+		name, at string
+		status   int
+		before   int // events before it that are dead at sink a
+	}{
+		{"a date", tomorrow.Format(time.DateOnly), 200, 1},
+		{"a date long ago", "2001-02-03", 200, 0},
+		{"an instant", tomorrow.Format(time.RFC3339), 200, 1},
+		{"no time", "noon", 400, 0},
+		{"a year out of range", "9999-01-01", 400, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := NewHandler(outbox(t), "")
+			list := ask(h, "GET", "/v1/outbox?sink=a&state=dead&to="+test.at, "")
+			if n := strings.Count(list.Body.String(), `"event"`); list.Code != test.status || n != test.before {
+				t.Errorf("listed %d with status %d", n, list.Code)
+			}
+			w := ask(h, "POST", "/v1/outbox/retry", fmt.Sprintf(`{"sink": "a", "from": null, "to": %q}`, test.at))
+			var changed EventsChanged
+			if err := json.Unmarshal(w.Body.Bytes(), &changed); err != nil {
+				t.Fatal(err)
+			}
+			if w.Code != test.status || changed.Sinks["a"] != test.before {
+				t.Errorf("retried with status %d: %s", w.Code, w.Body)
+			}
+		})
 	}
 }

@@ -57,13 +57,13 @@ func (e *eventFlags) filter() (f api.EventFilter, err error) {
 	if f.Type, err = parseWord("--type", e.event, storage.EventTypes); err != nil {
 		return f, err
 	}
-	if f.From, err = parseTimeFlag("--from", e.from); err != nil {
+	if f.From.Time, err = parseTimeFlag("--from", e.from); err != nil {
 		return f, err
 	}
-	if f.To, err = parseTimeFlag("--to", e.to); err != nil {
+	if f.To.Time, err = parseTimeFlag("--to", e.to); err != nil {
 		return f, err
 	}
-	if !f.To.IsZero() && !f.From.Before(f.To) {
+	if !f.To.IsZero() && !f.From.Before(f.To.Time) {
 		return f, usage("", "--to must be later than --from")
 	}
 	return f, nil
