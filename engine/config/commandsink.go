@@ -22,5 +22,6 @@ func commandSink(t *table, s *Sink, _ *Config) {
 		t.l.fault(n, "must begin with a program")
 		return
 	}
+	s.needs = t.l.value(n.items[0])
 	s.Transport = delivery.NewCommand(t.l.dir, args)
 }

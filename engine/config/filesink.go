@@ -27,6 +27,7 @@ func fileSink(t *table, s *Sink, c *Config) {
 	if samePath(s.Path, c.Store.Path) || samePath(s.Path, t.l.file) {
 		t.l.wrong(t.get("path"), "is a file of semel's own")
 	}
+	s.needs = t.l.value(t.get("path"))
 	s.Batch = delivery.FileBatch
 	s.Transport = delivery.NewFile(s.Path, rotate)
 }

@@ -14,6 +14,23 @@ type Sink struct {
 	Type   string   // "webhook", "file", "command" or "nats"
 	Events []string // types of events; none: all but job.complete
 	Path   string   // the file of type "file"; a relative path is joined to the config file's folder
+
+	needs Error // the program or the file, without what Missing says of it
+}
+
+// Missing says what the sink needs of this machine and does not find there now:
+// the program of a command, the folder of a file. nil: nothing; an *Error else.
+func (s *Sink) Missing() error {
+	needy, ok := s.Transport.(interface{ Ready() error })
+	if !ok {
+		return nil
+	}
+	if err := needy.Ready(); err != nil {
+		fault := s.needs
+		fault.Message = err.Error()
+		return &fault
+	}
+	return nil
 }
 
 // sinkTypes read the settings of one kind of sink, and set its Transport. The

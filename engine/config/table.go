@@ -41,6 +41,11 @@ func (l *loader) wrong(at *node, format string, args ...any) *Error {
 	return e
 }
 
+// value is where a value stands, for what may be found wrong with it later.
+func (l *loader) value(at *node) Error {
+	return Error{File: l.file, Line: at.line, Key: at.path, Value: at.text()}
+}
+
 func newLoader(file string, getenv func(string) string) *loader {
 	return &loader{file: file, dir: filepath.Dir(file), getenv: getenv, known: map[string][]string{}, seen: map[string][]*node{}}
 }

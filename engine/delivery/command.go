@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -47,6 +48,23 @@ func NewCommand(dir string, args []string) *Command {
 }
 
 func (c *Command) setLog(log *slog.Logger) { c.log = log }
+
+// Ready says why the program could not be started now; nil: it could.
+func (c *Command) Ready() error {
+	program := c.args[0]
+	if filepath.Base(program) != program && !filepath.IsAbs(program) {
+		path, err := filepath.Abs(filepath.Join(c.dir, program)) // without a folder it would be looked for in PATH
+		if err != nil {
+			return err
+		}
+		program = path
+	}
+	_, err := exec.LookPath(program)
+	if fault, ok := errors.AsType[*exec.Error](err); ok {
+		return fmt.Errorf("the program cannot be started (%w): put it there with the right to be executed, or name its path", fault.Err)
+	}
+	return err
+}
 
 // Close has nothing to close.
 func (c *Command) Close() error { return nil }

@@ -46,6 +46,18 @@ func NewFile(path string, rotate int64) *File {
 
 func (f *File) setLog(log *slog.Logger) { f.log = log }
 
+// Ready says why there could be no such file now; nil: there could.
+func (f *File) Ready() error {
+	info, err := os.Stat(filepath.Dir(f.path))
+	switch {
+	case err != nil:
+		return fmt.Errorf("its folder is missing (%w): make it first", err)
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a folder", filepath.Dir(f.path))
+	}
+	return nil
+}
+
 // Close closes the file.
 func (f *File) Close() error {
 	if f.file == nil {
