@@ -63,6 +63,7 @@ func TestProblems(t *testing.T) {
 		{"POST", "/v1/jobs/1/retry?again=true", "", 400, "bad_request", `unknown parameter "again"`},
 		{"POST", "/v1/jobs/1/cancel?recollect=true", "", 400, "bad_request", "only a retry recollects"},
 		{"POST", "/v1/jobs/retry", `{"source":"shop","from":"2026-04-23T00:00:00Z"}`, 400, "bad_request", "from and to"},
+		{"POST", "/v1/quarantine/discard", "{}", 400, "bad_request", "name refs or a source"},
 		{"POST", "/v1/jobs/cancel", `{"source":"none"}`, 404, "unknown_source", `"none"`},
 	} {
 		t.Run(test.method+" "+test.target, func(t *testing.T) {
@@ -75,7 +76,7 @@ func TestProblems(t *testing.T) {
 			if test.kind != "" {
 				kind = problemType + test.kind
 			}
-			if w.Code != test.status || p.Status != test.status || p.Type != kind || !strings.Contains(p.Detail, test.detail) {
+			if w.Code != test.status || p.Status != test.status || p.Type != kind || !strings.Contains(p.Detail, test.detail) || strings.Contains(p.Detail, ErrBadRequest.Error()) {
 				t.Errorf("status %d, problem %+v", w.Code, p)
 			}
 			if got := w.Header().Get("Content-Type"); got != "application/problem+json" || w.Header().Get("Trailer") != "" {

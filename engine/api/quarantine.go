@@ -248,7 +248,7 @@ func (l *Local) eachSelected(ctx context.Context, s PageSelection, fn func(Quara
 	}
 	switch {
 	case len(s.Refs) == 0 && s.Source == "":
-		return fmt.Errorf("%w: name refs or a source", ErrBadRequest)
+		return badRequest("name refs or a source")
 	case len(s.Refs) == 0:
 		return l.Quarantine(ctx, QuarantineFilter{Source: s.Source}, fn)
 	}

@@ -90,6 +90,8 @@ func classify(err error) *fault {
 		return &fault{exitStore, err, "stop it, accept, and start it again: then it works with the config as it is now"}
 	case errors.Is(err, api.ErrUnknownSource):
 		return &fault{exitUsage, err, "semel status lists the sources"}
+	case errors.Is(err, api.ErrBadRequest):
+		return &fault{exitUsage, err, ""}
 	case errors.Is(err, api.ErrImporting):
 		return &fault{exitFailed, err, "wait until that import has ended: semel status shows its jobs; what it has made is known to a later one"}
 	case errors.Is(err, engine.ErrNoSchedule):

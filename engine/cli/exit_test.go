@@ -31,6 +31,7 @@ func TestClassify(t *testing.T) {
 		{"usage", usage("do so", "wrong"), exitUsage, "do so"},
 		{"wrapped fault", fmt.Errorf("outer: %w", usage("do so", "wrong")), exitUsage, "do so"},
 		{"unknown source", fmt.Errorf("%w %q", api.ErrUnknownSource, "x"), exitUsage, "lists the sources"},
+		{"bad request", fmt.Errorf("comparing: %w", api.ErrBadRequest), exitUsage, ""},
 		{"config", config.Errors{{File: "semel.toml", Message: "bad"}}, exitConfig, ""},
 		{"in use", opening(storage.ErrInUse), exitStore, "another semel"},
 		{"in use, not on opening", fmt.Errorf("demo: %w", storage.ErrInUse), exitStore, "another semel"},
