@@ -528,6 +528,26 @@ func TestCheckFinds(t *testing.T) {
 	}
 }
 
+// TestCheckOlderEvents: events of jobs from before schema 5, which say nothing of
+// window and country, are no damage.
+func TestCheckOlderEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := damagedStore(t)
+		err := s.Update(context.Background(), func(tx *Tx) error {
+			return errors.Join(
+				changeEvent(eventFailed, says(`"window":null,"country":null,`, ``))(tx),
+				changeEvent(eventJobA, says(`"window":null,"country":null,`, ``))(tx),
+			)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, err := s.Check(); err != nil || len(found) > 0 {
+			t.Errorf("report %v (%v)", found, err)
+		}
+	})
+}
+
 func TestBreachString(t *testing.T) {
 	for want, b := range map[string]Breach{
 		`bucket attempt, key 000000000000000500000001: it is odd`: {"attempt", attemptKey(5, 1), "it is odd"},

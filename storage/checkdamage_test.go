@@ -111,6 +111,7 @@ var jobDamage = []damage{
 	{"window within a second", changeJob(jobLater, func(j *Job) { j.Window = j.Window.Add(time.Millisecond) }), []Breach{
 		{"job", idKey(jobLater), "its window does not begin with a second"},
 		{"obs", rowA, "its window or country is not that of job 7"},
+		{"event", idKey(eventJobLater), "it tells of another window than that of its job"},
 	}},
 	{"lane of another source", changeJob(jobFailed, func(j *Job) { j.Lane++ }), []Breach{
 		{"job", idKey(jobFailed), `it is of source "s", its lane 2 of "t"`},
@@ -720,6 +721,9 @@ var eventDamage = []damage{
 	{"of a job: another kind", changeEvent(eventFailed, func(e *Event) { e.Type = EventJobComplete }), []Breach{
 		{"event", idKey(eventFailed), "its id is not that of what it tells"},
 		{"event", idKey(eventFailed), "its type and the state it tells of contradict each other"},
+	}},
+	{"of a job: another window", changeEvent(eventFailed, says(`"window":null`, `"window":"2026-04-23T15:00:00Z"`)), []Breach{
+		{"event", idKey(eventFailed), "it tells of another window than that of its job"},
 	}},
 	{"of a job: more attempts", changeEvent(eventFailed, says(`"attempts":1`, `"attempts":2`)), []Breach{
 		{"event", idKey(eventFailed), "its id is not that of what it tells"},

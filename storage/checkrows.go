@@ -244,6 +244,10 @@ func (c *checker) jobEvent(k []byte, e *Event) {
 		return
 	}
 	id, data, typed := told.event(e, j.Key)
+	placed := bytes.Contains(e.Data, []byte(`,"window":`))
+	if !placed { // as events were before schema 5
+		data = bytes.Replace(data, []byte(`,"window":null,"country":null`), nil, 1)
+	}
 	if !bytes.Contains(e.Data, replaced) {
 		c.same(bucketEvent, k, e.Data, data)
 	}
@@ -251,6 +255,7 @@ func (c *checker) jobEvent(k []byte, e *Event) {
 		rule{e.ID != id, "its id is not that of what it tells"},
 		rule{!typed, "its type and the state it tells of contradict each other"},
 		rule{told.ID != j.ID, "it tells of another job than its key"},
+		rule{placed && !told.Window.Equal(j.Window), "it tells of another window than that of its job"},
 		rule{e.Job != 0 && e.Job != told.ID, "it tells of another job than the one that it is of"},
 		rule{told.Attempts > j.Attempts, "it tells of more attempts than its job has"},
 	)
@@ -262,6 +267,8 @@ type jobTold struct {
 	State         JobState
 	URL, Reason   string
 	Category      Category
+	Window        time.Time
+	Country       string // of then: a job may change its own
 	Attempts      uint32
 	ParserVersion int `json:"parser_version"`
 	Rows, More    int
@@ -271,7 +278,10 @@ type jobTold struct {
 // event is the id and the data that an event which says this should have, and
 // whether its type is one of this state.
 func (t *jobTold) event(e *Event, key JobKey) (id string, data []byte, typed bool) {
-	j := Job{ID: t.ID, Key: key, State: t.State, URL: t.URL, Category: t.Category, Reason: t.Reason, Attempts: t.Attempts}
+	j := Job{
+		ID: t.ID, Key: key, State: t.State, URL: t.URL, Category: t.Category, Reason: t.Reason,
+		Window: t.Window, Country: t.Country, Attempts: t.Attempts,
+	}
 	if e.Type == EventQuarantined {
 		q := Quarantine{Attempts: t.Attempts, Version: t.ParserVersion, Rows: t.Rows, Problems: t.Problems, More: t.More}
 		return q.eventID(e.Key), q.appendEvent(nil, &j, e.Key), t.State.Terminal()

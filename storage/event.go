@@ -184,6 +184,10 @@ func (j *Job) appendEvent(b []byte, key string) []byte {
 		b = append(b, '"', ':')
 		b = appendJSON(b, field.value)
 	}
+	b = append(b, `,"window":`...)
+	b = appendWindow(b, j.Window)
+	b = append(b, `,"country":`...)
+	b = appendCountry(b, j.Country)
 	b = append(b, `,"attempts":`...)
 	b = strconv.AppendUint(b, uint64(j.Attempts), 10)
 	return append(b, '}')

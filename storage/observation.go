@@ -265,11 +265,7 @@ func (o *Observation) appendJSON(b []byte) []byte {
 	b = append(b, `,"window":`...)
 	b = appendWindow(b, o.Window)
 	b = append(b, `,"country":`...)
-	if o.Country == "" {
-		b = append(b, "null"...)
-	} else {
-		b = appendJSON(b, o.Country)
-	}
+	b = appendCountry(b, o.Country)
 	b = append(b, `,"url":`...)
 	b = appendJSON(b, o.URL)
 	b = append(b, `,"parser_version":`...)
@@ -301,6 +297,14 @@ func appendWindow(b []byte, window time.Time) []byte {
 	}
 	b = window.UTC().AppendFormat(append(b, '"'), time.RFC3339)
 	return append(b, '"')
+}
+
+// appendCountry appends a country as JSON, null for none.
+func appendCountry(b []byte, country string) []byte {
+	if country == "" {
+		return append(b, "null"...)
+	}
+	return appendJSON(b, country)
 }
 
 // appendJSON appends text as a JSON string without HTML escaping.

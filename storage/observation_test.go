@@ -292,7 +292,9 @@ func TestEvents(t *testing.T) {
 		c.Sinks = sinks
 		collect(t, s, inWindow("a", aWindow.Add(time.Duration(i)*time.Hour)), c)
 	}
-	e := enqueue(t, s, target("b"))[0]
+	b := target("b")
+	b.Country = "US"
+	e := enqueue(t, s, b)[0]
 	update(t, s, func(tx *storage.Tx) error { _, err := tx.CancelJob(e.ID, sinks); return err })
 	want := map[string][]string{
 		"all":  {"observation.created", "observation.updated", "job.failed"},
@@ -323,9 +325,12 @@ func TestEvents(t *testing.T) {
 		t.Errorf("event %+v, data %s", first, first.Data)
 	}
 	failed := pending(t, s, "all")[2]
-	const data = `{"job":"s:b:-:-:-:-","id":4,"source":"s","state":"failed","url":"http://h/b","category":"canceled","reason":"canceled by a person","attempts":0}`
+	const data = `{"job":"s:b:-:-:-:-","id":4,"source":"s","state":"failed","url":"http://h/b","category":"canceled","reason":"canceled by a person","window":null,"country":"US","attempts":0}`
 	if failed.Key != "s:b:-:-:-:-" || string(failed.Data) != data {
 		t.Errorf("event %+v, data %s, want %s", failed, failed.Data, data)
+	}
+	if complete := pending(t, s, "jobs")[0]; !strings.Contains(string(complete.Data), `"window":"2026-04-23T15:00:00Z","country":null`) {
+		t.Errorf("event %+v, data %s", complete, complete.Data)
 	}
 	view(t, s, func(tx *storage.Tx) error {
 		list, err := tx.PendingEvents("all", 0, 2)
