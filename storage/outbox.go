@@ -30,8 +30,8 @@ type DeliveryOutcome string
 const (
 	OutcomeDelivered    DeliveryOutcome = "delivered"
 	OutcomeDeduplicated DeliveryOutcome = "deduplicated" // the sink had it before
-	OutcomeAgain        DeliveryOutcome = "retry"        // it has not arrived
-	OutcomeAmbiguous    DeliveryOutcome = "ambiguous"    // it may have arrived
+	OutcomeAgain        DeliveryOutcome = "retry"        // it has not arrived, or the sink says that it failed
+	OutcomeAmbiguous    DeliveryOutcome = "ambiguous"    // it may have arrived: nobody who would know has answered
 )
 
 // outcomeMetrics count deliveries by their outcome, each followed by the sink.

@@ -89,10 +89,11 @@ func (a *app) listOutboxCommand() *cobra.Command {
 		Short: "List events at their sinks, pending and dead ones unless told otherwise",
 		Long: `List events at their sinks, in the order of their commits: an event has a line for
 each sink that wanted it. OUTCOME is that of the last delivery: delivered,
-deduplicated (the sink had it before), retry (it has not arrived) or ambiguous (it
-may have arrived). TRIES are deliveries that count against the sink's limit,
-AMBIGUOUS all that were so. WHEN is the time before which a pending event is not
-sent, and of others that of the last delivery.
+deduplicated (the sink had it before), retry (it has not arrived, or the sink says
+that it failed) or ambiguous (it may have arrived, and the sink has not said so).
+TRIES are deliveries that count against the sink's limit, AMBIGUOUS all that were so.
+WHEN is the time before which a pending event is not sent, and of others that of the
+last delivery.
 
 STATE is pending, dead, delivered, discarded or all; without it those are listed
 that are pending or dead. Events that retain.events has forgotten are in no list.

@@ -157,7 +157,10 @@ func (w *Webhook) request(ctx context.Context, e *storage.Event, payload []byte,
 	return r.WithContext(ctx), nil
 }
 
-// judge says what an answer means.
+// judge says what an answer means. A 500 is a failure like any other, as Standard
+// Webhooks has it ("Delivery success and failure"), and not ambiguous: it is the
+// consumer's own word, and what it had stored before it failed it knows by its id.
+// Only where somebody else has answered, nobody has said whether it got the event.
 func (w *Webhook) judge(resp *http.Response, now time.Time) Result {
 	body := readAnswer(resp)
 	status := resp.StatusCode
