@@ -94,22 +94,50 @@ func TestTakeOnce(t *testing.T) {
 	}
 }
 
-// TestTakeBad: a message that cannot be a job is told with its place, ended, and
-// holds back no other.
+// TestTakeBad: a message that cannot be a job is told with its place, and holds back
+// no other. What nobody can read is ended; what does not fit this source stays.
 func TestTakeBad(t *testing.T) {
 	s, stream, src := newQueue(t)
 	put(t, s, `{"id":"1"}`, `{"id":`, `[1]`, "", `{"sku":"2"}`, `{"id":{"n":1}}`, "http://shop.test/p/9", "caf\xe9", `{"id":"2"}`)
 	sum, log := loggedOnce(t, queueOptions(t, s, allProducts(), src))
-	if sum.Completed != 2 || sum.BadRows != 7 || left(t, stream) != 0 {
+	if sum.Completed != 2 || sum.BadRows != 7 || left(t, stream) != 2 {
 		t.Errorf("summary %+v, %d left", sum, left(t, stream))
 	}
 	for _, want := range []string{
 		"nats:TODO:2: is not a whole JSON object", "nats:TODO:3: is neither a JSON object nor a URL", "nats:TODO:4: is neither",
 		`nats:TODO:5: url: variable \"id\"`, `nats:TODO:6: value of \"id\" is nested`, `nats:TODO:7: url: variable \"id\"`, "nats:TODO:8: is not UTF-8",
+		"messages do not fit the source as it is configured here", "messages=2",
 	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log does not say %s:\n%s", want, log)
 		}
+	}
+}
+
+// TestTakeUnfit: a box whose template does not fit drops nothing: it leaves all
+// messages to a box with the right one, after it has looked at one batch of them.
+func TestTakeUnfit(t *testing.T) {
+	s, stream, right := newQueue(t)
+	consumer := jetstream.ConsumerConfig{Durable: "semel_shop", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second, MaxDeliver: -1}
+	if _, err := stream.CreateConsumer(t.Context(), consumer); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, ids(250)...)
+	wrong := right
+	wrong.URL = template(t, "http://shop.test/p/{sku}")
+	sum, log := loggedOnce(t, queueOptions(t, s, allProducts(), wrong))
+	if sum.New != 0 || sum.BadRows != takeBatch || left(t, stream) != 250 || !strings.Contains(log, "messages do not fit the source") {
+		t.Errorf("the wrong box: %+v, %d left\n%s", sum, left(t, stream), log)
+	}
+	opts := queueOptions(t, s, allProducts(), right)
+	if sum := runOnce(t, opts); sum.Completed != 250-takeBatch || left(t, stream) != takeBatch {
+		t.Errorf("the right box: %+v, %d left", sum, left(t, stream))
+	}
+	if err := stream.DeleteConsumer(t.Context(), consumer.Durable); err != nil { // the next one knows of no delays
+		t.Fatal(err)
+	}
+	if sum := runOnce(t, opts); sum.Completed != takeBatch || left(t, stream) != 0 {
+		t.Errorf("the right box later on: %+v, %d left", sum, left(t, stream))
 	}
 }
 

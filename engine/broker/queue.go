@@ -33,6 +33,7 @@ type Queue struct {
 // Message is one that was taken.
 type Message struct {
 	Sequence uint64 // in its stream, from 1
+	Taken    uint64 // how often it was, by anybody, from 1
 	Data     []byte
 	msg      jetstream.Msg
 }
@@ -89,7 +90,7 @@ func received(batch jetstream.MessageBatch, err error) ([]Message, error) {
 		if err != nil {
 			return nil, err
 		}
-		messages = append(messages, Message{about.Sequence.Stream, msg.Data(), msg})
+		messages = append(messages, Message{about.Sequence.Stream, about.NumDelivered, msg.Data(), msg})
 	}
 	if len(messages) > 0 {
 		return messages, nil
@@ -203,6 +204,10 @@ func (q *Queue) Done(ctx context.Context, messages []Message) error {
 func (q *Queue) GiveBack(messages []Message) {
 	_ = answer(messages, jetstream.Msg.Nak) // else they come again after AckWait
 }
+
+// Postpone gives a message back, for nobody to have before delay is over. It must
+// be released. Where that does not reach the server, it comes again after AckWait.
+func (m *Message) Postpone(delay time.Duration) { _ = m.msg.NakWithDelay(delay) }
 
 // Refuse ends a message that nobody could use, with the reason for whoever
 // watches the server. Where that does not reach it, the message comes again.
