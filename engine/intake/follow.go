@@ -68,7 +68,7 @@ func (f *Follow) allows(link, page *url.URL) bool {
 	if HostOf(link) == HostOf(page) {
 		return true
 	}
-	name := link.Hostname()
+	name := (&url.URL{Host: HostOf(link)}).Hostname()
 	return slices.ContainsFunc(f.Hosts, func(host string) bool {
 		below, wild := strings.CutPrefix(host, "*")
 		return host == name || wild && strings.HasSuffix(name, below)

@@ -20,6 +20,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/net/idna"
+
 	"semel/engine/cron"
 	"semel/parser"
 	"semel/storage"
@@ -274,12 +276,20 @@ func checkParts(u *url.URL) error {
 	return nil
 }
 
-// HostOf is the host that pacing belongs to, as a lane names it: lower case,
-// with the port where it is not the scheme's own.
+// HostOf is the host that pacing belongs to, as a lane names it: lower case, in
+// ASCII as net/http asks for it, with the port where it is not the scheme's own.
 func HostOf(u *url.URL) string {
 	host := strings.ToLower(u.Host)
 	if port := u.Port(); u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
 		host = strings.TrimSuffix(host, ":"+port)
+	}
+	plain := !strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf })
+	name := strings.ToLower(u.Hostname())
+	if plain || len(name) > maxHostBytes { // encoding costs the square of the length
+		return host
+	}
+	if ascii, err := idna.Lookup.ToASCII(name); err == nil {
+		host = ascii + strings.TrimPrefix(host, name)
 	}
 	return host
 }

@@ -2,6 +2,7 @@ package intake
 
 import (
 	"errors"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +96,54 @@ func catalog(t *testing.T) Source {
 	return Source{
 		Name: "catalog", URL: tmpl(t, "https://example.com/p/{sku}"), Key: tmpl(t, "{sku}"), Country: tmpl(t, "{country}"), Scope: tmpl(t, "acme"),
 		Identity: Identity{Country: true, Window: true, Scope: true, Parser: true}, ParserVersion: 3,
+	}
+}
+
+// TestHostOf: all spellings of a host are one host, as net/http asks for it.
+func TestHostOf(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://Shop.Example/":               "shop.example",
+		"http://shop.example:80/":            "shop.example",
+		"https://shop.example:80/":           "shop.example:80",
+		"http://[::1]:8080/":                 "[::1]:8080",
+		"http://bücher.example/":             "xn--bcher-kva.example",
+		"http://BÜCHER.example:80/":          "xn--bcher-kva.example",
+		"http://b%C3%BCcher.example:8080/":   "xn--bcher-kva.example:8080",
+		"http://bu\u0308cher.example/":       "xn--bcher-kva.example", // u and its dots
+		"https://XN--bcher-kva.example:443/": "xn--bcher-kva.example",
+		"http://ｓｈｏｐ。example/":               "shop.example",
+		"http://straße.example/":             "xn--strae-oqa.example",  // not strasse: IDNA 2008
+		"http://" + strings.Repeat("ü", 127): strings.Repeat("ü", 127), // no name, so it stays
+		"http://a_b.example/":                "a_b.example",
+	} {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := HostOf(u); got != want {
+			t.Errorf("%s has the host %s, want %s", text, got, want)
+		}
+	}
+}
+
+// TestFollowHosts: a host that links may lead to is meant in all its spellings.
+func TestFollowHosts(t *testing.T) {
+	page, err := url.Parse("http://shop.example/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := Follow{Hosts: []string{"xn--bcher-kva.example", "*.other.example"}}
+	for text, want := range map[string]bool{
+		"http://SHOP.example:80/x": true, "http://Bücher.example:8080/": true, "http://xn--bcher-kva.example/": true,
+		"http://Www.Other.example/": true, "http://other.example/": false, "http://bucher.example/": false,
+	} {
+		link, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.allows(link, page); got != want {
+			t.Errorf("a link to %s: %v, want %v", text, got, want)
+		}
 	}
 }
 
