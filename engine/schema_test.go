@@ -196,6 +196,7 @@ func TestSchemasRefuse(t *testing.T) {
 		{storage.EventUpdated, `"missing":[`, `"missing":[1`},
 		{storage.EventUpdated, `"parser_version":1`, `"parser_version":"1"`},
 		{storage.EventReplaced, `"rows":2`, `"rows":-2`},
+		{storage.EventReplaced, `"revision":1`, `"revision":0`},
 		{storage.EventReplaced, `"window":"`, `"window":"x`},
 		{storage.EventReplaced, `"sha256":"`, `"sha256":"0`},
 		{storage.EventJobComplete, `"state":"complete"`, `"state":"failed"`},

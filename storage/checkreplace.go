@@ -125,9 +125,10 @@ func (c *checker) replacedEvent(k []byte, e *Event) {
 		return
 	}
 	c.rules(bucketEvent, k,
-		rule{e.ID != told.id(), "its id is not that of what it tells"},
+		rule{e.ID != told.id(false) && e.ID != told.id(true), "its id is not that of what it tells"},
 		rule{told.Run != e.Key || told.Source != r.Key.Source || !told.Window.Equal(r.Key.Window), "it tells of another run than its key"},
 		rule{told.Added+told.Changed+told.Removed == 0, "it tells of no change"},
 		rule{r.Replaced.IsZero(), "the rows of its run were never replaced"},
+		rule{told.Revision > r.Revision, "it tells of a later revision than that of its run"},
 	)
 }

@@ -59,6 +59,8 @@ func runRules(r *Run, n runCounts) []rule {
 		{!r.Finished.IsZero() && !r.Offered, "it is finished and its targets were never offered"},
 		{r.Offered && !r.Listing && r.Open == 0 && r.Finished.IsZero(), "nothing of it has work ahead, and it is not finished"},
 		{runCounts{r.Jobs, r.Open, r.Failed} != n, "its counts are not those of its jobs"},
+		{r.Revision > 0 && r.Replaced.IsZero(), "its rows have changed and were never replaced"},
+		{len(r.Told) > maxTold || uint64(len(r.Told)) > r.Revision, "its rows are told of more often than they have changed"},
 	}
 }
 

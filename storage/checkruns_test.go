@@ -76,6 +76,12 @@ var runDamage = []damage{
 	{"offered and never finished", changeRun(runLater, func(r *Run) { r.Offered = true }), []Breach{
 		{"run", idKey(runLater), "nothing of it has work ahead, and it is not finished"},
 	}},
+	{"changed and never replaced", changeRun(runLater, func(r *Run) { r.Revision = 1 }), []Breach{
+		{"run", idKey(runLater), "its rows have changed and were never replaced"},
+	}},
+	{"told of too often", changeRun(runHeld, func(r *Run) { r.Told = append(r.Told, 1) }), []Breach{
+		{"run", idKey(runHeld), "its rows are told of more often than they have changed"},
+	}},
 	{"held for nothing", changeRun(runHeld, func(r *Run) { r.Held = "" }), []Breach{
 		{"run", idKey(runHeld), "it is held since no time, or for no reason"},
 		{"run", idKey(runHeld), "what is staged for it is neither promoted nor held"},
@@ -109,6 +115,7 @@ var runDamage = []damage{
 		{"runkey", heldKey, "it leads to no run of this key"},
 		{"event", idKey(eventReplaced), "it tells of another run than its key"},
 		{"event", idKey(eventReplaced), "the rows of its run were never replaced"},
+		{"event", idKey(eventReplaced), "it tells of a later revision than that of its run"},
 		{"event", idKey(eventFinished), "its run was finished at another time"},
 	}},
 	{"key of no run", put(bucketRunKey, []byte("u:-:x"), idKey(77)), []Breach{
@@ -142,6 +149,7 @@ var runDamage = []damage{
 	{"replaced: of another run", changeEvent(eventReplaced, func(e *Event) { e.Key = "t:1999-12-31T00%3A00%3A00Z:-" }), []Breach{
 		{"event", idKey(eventReplaced), "it tells of another run than its key"},
 		{"event", idKey(eventReplaced), "the rows of its run were never replaced"},
+		{"event", idKey(eventReplaced), "it tells of a later revision than that of its run"},
 	}},
 	{"replaced: cut short", changeEvent(eventReplaced, func(e *Event) { e.Data = e.Data[:9] }), []Breach{
 		{"event", idKey(eventReplaced), "its data is not that of a window: unexpected end of JSON input"},
@@ -151,6 +159,9 @@ var runDamage = []damage{
 	}},
 	{"replaced: of other rows", changeEvent(eventReplaced, says(`"sha256":"`, `"sha256":"0`)), []Breach{
 		{"event", idKey(eventReplaced), "its id is not that of what it tells"},
+	}},
+	{"replaced: of a revision to come", changeEvent(eventReplaced, says(`"revision":1`, `"revision":2`)), []Breach{
+		{"event", idKey(eventReplaced), "it tells of a later revision than that of its run"},
 	}},
 	{"replaced: no change", changeEvent(eventReplaced, says(`"added":3`, `"added":0`)), []Breach{
 		{"event", idKey(eventReplaced), "it tells of no change"},

@@ -236,9 +236,9 @@ func (tx *Tx) eventOf(seq uint64) (*Event, error) {
 	return decodeEvent(seq, tx.get(bucketEvent, idKey(seq)))
 }
 
-// FindEvent looks for an event by its id among all, the newest first: rows of a
-// window that came true again have several events of one id (EventReplaced). Who knows the number reads it
-// with Tx.Event. Errors: ErrNotFound, and that of ctx.
+// FindEvent looks for an event by its id among all, the newest first: of content that
+// came back, older versions wrote several events of one id. Who knows the number
+// reads it with Tx.Event. Errors: ErrNotFound, and that of ctx.
 func (s *Store) FindEvent(ctx context.Context, id string) (*Event, error) {
 	for before := uint64(math.MaxUint64); before > 0 && ctx.Err() == nil; {
 		var found *Event

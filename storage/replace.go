@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // Under write mode replace the rows of a window change together. What a job
@@ -277,13 +280,25 @@ func (tx *Tx) promote(p *replacement, sinks []Subscription) error {
 		}
 	}
 	sum.end()
-	if err := tx.endRound(p, n); err != nil {
+	changes := n.added+n.changed+n.removed > 0
+	again := changes && p.run.tell(sum.now.SHA256)
+	if err := tx.endRound(p, n); err != nil || !changes {
 		return err
 	}
-	if n.added+n.changed+n.removed == 0 {
-		return nil
+	return tx.emitReplaced(p.run, again, n, sum.now, sinks)
+}
+
+// tell notes that the rows of the run's window have changed, and reports whether
+// they have been as they are before. Where an older version has replaced them
+// nobody knows, and they count as having come back; so they do beyond maxTold.
+func (r *Run) tell(rows string) (again bool) {
+	r.Revision++
+	sum := xxhash.Sum64String(rows)
+	if len(r.Told) == 0 && r.Revision > 1 || len(r.Told) == maxTold || slices.Contains(r.Told, sum) {
+		return true
 	}
-	return tx.emitReplaced(p.run, n, sum.now, sinks)
+	r.Told = append(r.Told, sum)
+	return false
 }
 
 // promoted counts the rows of one promotion.
@@ -392,20 +407,20 @@ func (tx *Tx) endRound(p *replacement, n promoted) error {
 }
 
 // emitReplaced tells of a promotion that changed something. rows is the checksum
-// of the window's rows after it.
-func (tx *Tx) emitReplaced(r *Run, n promoted, rows Checksum, sinks []Subscription) error {
+// of the window's rows after it, again whether it was theirs before.
+func (tx *Tx) emitReplaced(r *Run, again bool, n promoted, rows Checksum, sinks []Subscription) error {
 	if !anyWants(sinks, EventReplaced) {
 		return nil
 	}
 	e := replacedEvent{
 		Run: r.Key.String(), Source: r.Key.Source, Window: r.Key.Window, Rows: rows.Rows,
-		Added: n.added, Changed: n.changed, Removed: n.removed, SHA256: rows.SHA256,
+		Added: n.added, Changed: n.changed, Removed: n.removed, Revision: r.Revision, SHA256: rows.SHA256,
 	}
 	data, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	return tx.emit(sinks, Event{ID: e.id(), Type: EventReplaced, Key: e.Run, Data: data})
+	return tx.emit(sinks, Event{ID: e.id(again), Type: EventReplaced, Key: e.Run, Data: data})
 }
 
 // replacedEvent is what window.replaced says.
@@ -417,7 +432,17 @@ type replacedEvent struct {
 	Added   int       `json:"added"`
 	Changed int       `json:"changed"`
 	Removed int       `json:"removed"`
-	SHA256  string    `json:"sha256"` // of these rows, as Checksums has it
+
+	Revision uint64 `json:"revision,omitempty"` // of the window: 1, and one more with each change; 0: of before schema 5
+	SHA256   string `json:"sha256"`             // of these rows, as Checksums has it
 }
 
-func (e *replacedEvent) id() string { return eventID(EventReplaced, e.Run, e.SHA256) }
+// id is the same for the same rows of a window. As of observations, that rows have
+// come back is another fact: their revision tells it from the first time.
+func (e *replacedEvent) id(again bool) string {
+	parts := []string{EventReplaced, e.Run, e.SHA256}
+	if again {
+		parts = append(parts, strconv.FormatUint(e.Revision, 10))
+	}
+	return eventID(parts...)
+}

@@ -191,14 +191,43 @@ func TestReplaceTells(t *testing.T) {
 	}
 	const head = `window.replaced s:2026-04-23T15%3A00%3A00Z:- {"run":"s:2026-04-23T15%3A00%3A00Z:-","source":"s","window":"2026-04-23T15:00:00Z",`
 	want := []string{
-		head + `"rows":2,"added":2,"changed":0,"removed":0,"sha256":"f"}`,
-		head + `"rows":2,"added":1,"changed":1,"removed":1,"sha256":"f"}`,
+		head + `"rows":2,"added":2,"changed":0,"removed":0,"revision":1,"sha256":"f"}`,
+		head + `"rows":2,"added":1,"changed":1,"removed":1,"revision":2,"sha256":"f"}`,
 	}
 	for i := range got {
 		got[i] = sumInData.ReplaceAllString(got[i], `"sha256":"f"`)
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("events\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestReplaceTellsAgain: rows that come back are another fact, under another id, and
+// each box makes the same ids of the same facts.
+func TestReplaceTellsAgain(t *testing.T) {
+	ids := func() (ids []string) {
+		s := storagetest.Open(t)
+		run := offer(t, s, replaceWindow, "a")
+		for i, rows := range [][]string{{"p=1"}, {"p=2"}, {"p=1"}, {"p=1"}, {"p=3"}, {"p=2"}, {"p=1"}} {
+			if i > 0 {
+				again(t, s, run)
+			}
+			round(t, s, map[string][]string{"a": rows})
+		}
+		for _, e := range pending(t, s, "a") {
+			if e.Type == storage.EventReplaced {
+				ids = append(ids, e.ID)
+			}
+		}
+		return ids
+	}
+	here, there := ids(), ids()
+	if !slices.Equal(here, there) {
+		t.Errorf("the same facts have the ids %q and %q", here, there)
+	}
+	slices.Sort(here)
+	if len(slices.Compact(here)) != 6 {
+		t.Errorf("6 facts have the ids %q", here)
 	}
 }
 

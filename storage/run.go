@@ -96,12 +96,14 @@ type Run struct {
 	HeldSince time.Time // zero: nothing waits
 	Discarded time.Time // when a person dropped what was staged; zero: not since a job of it last had work ahead
 	Replaced  time.Time // when the rows of its window were last replaced; zero: never
+	Revision  uint64    // how often that has changed something; 1 where an older version had replaced them
+	Told      []uint64  // hashes of the rows they have changed to; see tell
 }
 
 // Complete is how many of the run's jobs are complete.
 func (r *Run) Complete() uint64 { return r.Jobs - r.Open - r.Failed }
 
-const runVersion = 2 // the first is sealed
+const runVersion = 3 // 2 is sealed, 3 has Revision and Told
 
 func (r *Run) encode() []byte {
 	e := newEncoder(runVersion, 96)
@@ -123,6 +125,11 @@ func (r *Run) encode() []byte {
 	for _, t := range []time.Time{r.Finished, r.HeldSince, r.Discarded, r.Replaced} {
 		e.time(t)
 	}
+	e.u64(r.Revision)
+	e.u32(uint32(len(r.Told)))
+	for _, sum := range r.Told {
+		e.u64(sum)
+	}
 	return e.sealed()
 }
 
@@ -142,6 +149,15 @@ func decodeRun(id uint64, b []byte) (*Run, error) {
 	r.Held = d.text()
 	for _, t := range []*time.Time{&r.Finished, &r.HeldSince, &r.Discarded, &r.Replaced} {
 		*t = d.time()
+	}
+	switch {
+	case d.version >= 3:
+		r.Revision = d.u64()
+		for n := d.u32(); n > 0 && d.err == nil; n-- {
+			r.Told = append(r.Told, d.u64())
+		}
+	case !r.Replaced.IsZero():
+		r.Revision = 1
 	}
 	if err := d.done(); err != nil {
 		return nil, &RecordError{bucketNames[bucketRun], idKey(id), err}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // openTest is storagetest.Open for tests inside this package, which cannot
@@ -249,7 +251,7 @@ func jobsOfRuns(t *testing.T, tx *Tx) (jobs []uint64) {
 	t.Helper()
 	err := tx.Runs(0, func(r *Run) bool {
 		jobs = append(jobs, r.Jobs)
-		if again, err := tx.Run(r.ID); err != nil || *again != *r {
+		if again, err := tx.Run(r.ID); err != nil || !cmp.Equal(again, r) {
 			t.Errorf("run %d is %+v, listed %+v (%v)", r.ID, again, r, err)
 		}
 		return true
