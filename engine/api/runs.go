@@ -190,12 +190,16 @@ func runLeft(r *storage.Run, now time.Time) *int64 {
 // runsNamed bounds how many runs of a kind a warning is given for.
 const runsNamed = 10
 
-// runWarnings are warnings for runs whose rows wait for a person, and for those
-// that wait for an import which nobody goes on with.
+// runWarnings are warnings for runs whose rows wait for a person, for those that
+// wait for an import which nobody goes on with, and for windows in the future.
 func (l *Local) runWarnings(tx *storage.Tx) (warnings []string, err error) {
 	var held, cut []string
 	var failed error
+	newest := map[string]time.Time{} // by source, of windows that have rows or will
 	err = tx.Runs(0, func(r *storage.Run) bool {
+		if r.Jobs > r.Failed && r.Key.Window.After(newest[r.Key.Source]) {
+			newest[r.Key.Source] = r.Key.Window
+		}
 		if r.Held != "" {
 			held = append(held, fmt.Sprintf("source %s: window %s keeps its old rows, since %s: look at its jobs, then semel runs release %d takes the new rows all the same, semel runs discard %d drops them, and a retry that completes all jobs needs neither (semel retry --source %s, with --recollect --window %s for complete ones that have no rows)",
 				r.Key.Source, r.Key.Window.UTC().Format(time.RFC3339), r.Held, r.ID, r.ID, r.Key.Source, r.Key.Window.UTC().Format(time.RFC3339)))
@@ -212,7 +216,7 @@ func (l *Local) runWarnings(tx *storage.Tx) (warnings []string, err error) {
 		}
 		return failed == nil
 	})
-	return slices.Concat(fewRuns(held, "are held"), fewRuns(cut, "wait for an import")), errors.Join(err, failed)
+	return slices.Concat(fewRuns(held, "are held"), fewRuns(cut, "wait for an import"), l.aheadWarnings(newest, tx.Now)), errors.Join(err, failed)
 }
 
 // fewRuns leaves out warnings that are too many to be read.

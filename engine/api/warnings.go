@@ -2,6 +2,8 @@ package api
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"semel/engine/config"
@@ -135,6 +137,34 @@ func duplicateWarning(src *config.Source, t trend) string {
 		cause = `with write = "insert" only the first window of a key stays: if later ones should count, use write = "upsert"`
 	}
 	return fmt.Sprintf("%d rows since yesterday were rejected as duplicates (%.1f for 100 attempts, %.1f in the week before: rising): %s", t.n, 100*t.recent, 100*t.before, cause)
+}
+
+// aheadWarnings are those of sources by their newest windows.
+func (l *Local) aheadWarnings(newest map[string]time.Time, now time.Time) (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(newest)) {
+		if text := aheadWarning(l.Config.Source(name), newest[name], now); text != "" {
+			list = append(list, "source "+name+": "+text)
+		}
+	}
+	return list
+}
+
+// aheadWarning is for a newest window that is yet to come, where later windows win.
+// A tick may be noticed early by a clock that is a little behind, and a date that is
+// the day of one zone already may be to come in UTC.
+func aheadWarning(src *config.Source, newest, now time.Time) string {
+	if src == nil || src.Write != config.WriteUpsert {
+		return ""
+	}
+	latest := now.AddDate(0, 0, 1)
+	if src.Schedule != nil {
+		latest = src.Schedule.Next(now)
+	}
+	if !newest.After(latest) {
+		return ""
+	}
+	return fmt.Sprintf("its newest window begins at %s, in the future: until then its rows keep out those of all windows before it. A slip in --window, or a clock that ran ahead? Cancel its jobs that still wait (semel runs --source %s); rows that it has brought stay until a later window brings others",
+		newest.UTC().Format(time.RFC3339), src.Name)
 }
 
 // bytesWarning is for jobs that take more bytes than they did, which somebody

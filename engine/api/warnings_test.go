@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"semel/engine/config"
+	"semel/engine/cron"
+	"semel/engine/intake"
 	"semel/storage"
 )
 
@@ -37,6 +39,65 @@ func taken(today, weekAgo [3]int64) storage.Counters {
 		c["day/"+day+"/attempts/counted"] = n[2]
 	}
 	return c
+}
+
+// A newest window in the future is told where it keeps rows out.
+func TestAheadWarning(t *testing.T) {
+	hourly, err := cron.Parse("@hourly", time.UTC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := config.Source{Source: intake.Source{Name: "shop"}, Write: config.WriteUpsert}
+	ticking, appending := plain, plain
+	ticking.Schedule, appending.Write = hourly, config.WriteAppend
+	for _, test := range []struct {
+		name   string
+		source *config.Source
+		newest time.Time
+		told   bool
+	}{
+		{"none", &plain, time.Time{}, false},
+		{"today", &plain, now, false},
+		{"tomorrow, where it is today already", &plain, now.AddDate(0, 0, 1), false},
+		{"after that", &plain, now.AddDate(0, 0, 1).Add(time.Second), true},
+		{"the next tick", &ticking, now.Add(time.Hour), false},
+		{"the tick after that", &ticking, now.Add(2 * time.Hour), true},
+		{"next year, beside others", &appending, now.AddDate(1, 0, 0), false},
+		{"of a source that is not in the config", nil, now.AddDate(1, 0, 0), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := aheadWarning(test.source, test.newest, now); (got != "") != test.told {
+				t.Errorf("warning %q", got)
+			}
+		})
+	}
+}
+
+// The warning is there while a job of the window may bring rows, or has.
+func TestStatusTellsOfTheFuture(t *testing.T) {
+	l := local(t)
+	l.Config.Sources[0].Write = config.WriteUpsert
+	window := time.Now().UTC().AddDate(0, 0, 3).Truncate(time.Second)
+	update(t, l, func(tx *storage.Tx) error {
+		_, err := tx.EnqueueJob(storage.NewJob{Key: storage.JobKey{Source: "shop", Target: "x"}, Window: window, URL: "http://h/x", Host: "h"})
+		return err
+	})
+	told := func() bool {
+		s, err := l.Status(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(strings.Join(s.Warnings, "\n"), "source shop: its newest window begins at "+window.Format(time.RFC3339))
+	}
+	if !told() {
+		t.Error("it does not tell of a window in three days")
+	}
+	if err := l.Cancel(t.Context(), Selection{Source: "shop"}, func(Job) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if told() {
+		t.Error("it tells of a window whose only job was canceled")
+	}
 }
 
 // Trouble is told with its likely cause, and only when there is some. The lease
