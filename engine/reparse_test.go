@@ -74,8 +74,10 @@ func idle(t *testing.T, s *storage.Store, src Source) *Engine {
 
 func reparse(t *testing.T, e *Engine, dry bool) (done Reparsing, told []Reparsed) {
 	t.Helper()
-	done, err := e.Reparse(t.Context(), Past{Source: "shop"}, dry, func(r Reparsed) error {
-		told = append(told, r)
+	done, err := e.Reparse(t.Context(), Past{Source: "shop"}, dry, func(n ReparseNews) error {
+		if n.Job != nil {
+			told = append(told, *n.Job)
+		}
 		return nil
 	})
 	if err != nil {
@@ -189,7 +191,7 @@ func TestReparseCutShort(t *testing.T) {
 		reparse(t, idle(t, whole, versionOf(t, 120, 2)), false)
 		for n := 0; ; n++ {
 			ctx, stop := context.WithCancel(t.Context())
-			_, err := idle(t, cut, versionOf(t, 120, 2)).Reparse(ctx, Past{Source: "shop"}, false, func(Reparsed) error {
+			_, err := idle(t, cut, versionOf(t, 120, 2)).Reparse(ctx, Past{Source: "shop"}, false, func(ReparseNews) error {
 				stop()
 				return nil
 			})
@@ -268,9 +270,145 @@ func TestReparseRefuses(t *testing.T) {
 		if !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("of no source: %v", err)
 		}
-		done, err := idle(t, s, versionOf(t, 10, 2)).Reparse(t.Context(), Past{Source: "shop", From: time.Unix(0, 0), To: time.Unix(9, 0)}, true, nil)
+		done, err := idle(t, s, versionOf(t, 10, 2)).Reparse(t.Context(), Past{Source: "shop", From: time.Unix(0, 0), To: time.Unix(9, 0)}, true, func(ReparseNews) error { return nil })
 		if err != nil || done.Jobs != 0 {
 			t.Errorf("of other windows: %+v, %v", done, err)
+		}
+	})
+}
+
+// offers answers with a list of rows: each page has two, and by the first rules both
+// are given.
+func offers(req *http.Request, _ int) (*http.Response, error) {
+	id := strings.TrimPrefix(req.URL.Path, "/p/")
+	return respond(200, fmt.Sprintf("<li class=%[1]s><b>%[1]s-a</b><li class=more><b>%[1]s-b</b>", "p"+id)), nil
+}
+
+// offersOf is a source of n pages of offers, of which rows says which are given.
+func offersOf(t *testing.T, n, version int, mode storage.WriteMode, rows string) Source {
+	src := source(t, n)
+	src.Write, src.Windowed, src.ParserVersion = mode, true, version
+	src.Rules = compileSpec(t, parser.Spec{
+		Version: version, Rows: &parser.Rule{CSS: rows}, Key: "{name}", Empty: "accept",
+		Fields: []parser.Field{{Name: "name", Rule: parser.Rule{CSS: "b"}, Required: true}},
+	})
+	return src
+}
+
+var anyDay = time.Date(2026, 4, 23, 15, 0, 0, 0, time.UTC)
+
+// collectedWindow collects the pages of a window, each kept.
+func collectedWindow(t *testing.T, src Source) *storage.Store {
+	t.Helper()
+	s := openStore(t)
+	offerWindow(t, s, &src, anyDay)
+	opts := options(s, newSite(offers), src)
+	opts.Bodies, opts.Workers = BodiesAll, 1
+	runOnce(t, opts)
+	return s
+}
+
+// What new rules no longer give goes with the rest of its window under replace, and
+// stays under other modes: as when the pages are collected again by these rules.
+func TestReparseLosesRows(t *testing.T) {
+	for mode, want := range map[storage.WriteMode]Reparsing{
+		storage.WriteInsert:  {Jobs: 60, Same: 60},
+		storage.WriteUpsert:  {Jobs: 60, Same: 60},
+		storage.WriteAppend:  {Jobs: 60, Same: 60},
+		storage.WriteReplace: {Jobs: 60, Changed: 60},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			read, again := collectedWindow(t, offersOf(t, 60, 1, mode, "li")), collectedWindow(t, offersOf(t, 60, 1, mode, "li"))
+			fewer := offersOf(t, 60, 2, mode, "li:not(.more)")
+			e := idle(t, read, fewer)
+			dry, _ := reparse(t, e, true)
+			real, told := reparse(t, e, false)
+			if dry != want || real != want {
+				t.Errorf("%s: dry %+v, real %+v, want %+v", mode, dry, real, want)
+			}
+			for _, job := range told {
+				if len(job.Changes) != 1 || job.Changes[0].Now != nil {
+					t.Errorf("%s: %+v", mode, job)
+				}
+			}
+			recollected(t, again, fewer)
+			if got, want := rows(t, read), rows(t, again); !slices.Equal(got, want) {
+				t.Errorf("%s: rows %q, collected again %q", mode, got, want)
+			}
+		})
+	}
+}
+
+// recollected collects all pages of a store again.
+func recollected(t *testing.T, s *storage.Store, src Source) {
+	t.Helper()
+	err := s.Update(t.Context(), func(tx *storage.Tx) error {
+		for id := range uint64(len(src.Targets.Targets)) {
+			if _, err := tx.RecollectJob(id + 1); err != nil {
+				return err
+			}
+		}
+		return Register(tx, src.stored())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runOnce(t, options(s, newSite(offers), src))
+}
+
+// The rows of a window change together, or wait for a person: where fewer than half
+// would be left, and where a page does not fit.
+func TestReparseHoldsWindow(t *testing.T) {
+	for name, c := range map[string]struct {
+		rows string
+		want Reparsing
+	}{
+		"few rows left": {"li.p001", Reparsing{Jobs: 60, Same: 60, Held: 1}},
+		"a bad page":    {"li, b", Reparsing{Jobs: 60, Unfit: 60}},
+		"one bad page":  {"li.more, li.p001 b", Reparsing{Jobs: 60, Same: 59, Unfit: 1, Held: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := collectedWindow(t, offersOf(t, 60, 1, storage.WriteReplace, "li"))
+				before := rows(t, s)
+				e := idle(t, s, offersOf(t, 60, 2, storage.WriteReplace, c.rows))
+				dry, _ := reparse(t, e, true)
+				if real, _ := reparse(t, e, false); dry != c.want || real != c.want {
+					t.Errorf("dry %+v, real %+v, want %+v", dry, real, c.want)
+				}
+				if after := rows(t, s); !slices.Equal(after, before) {
+					t.Errorf("rows %q", after)
+				}
+			})
+		})
+	}
+}
+
+// Pages of several windows give the same rows: a later window's stand, whichever page
+// is read first, and a dry run says of how many rows it cannot tell.
+func TestReparseOfManyWindows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		src := versionOf(t, 5, 1)
+		for day := range 20 {
+			offerWindow(t, s, &src, anyDay.AddDate(0, 0, 20-day)) // the later ones first
+		}
+		src.Windowed = true
+		opts := options(s, newSite(someUnfit), src)
+		opts.Bodies, opts.Workers = BodiesAll, 1
+		runOnce(t, opts)
+		mended := versionOf(t, 5, 2)
+		mended.Rules = compileSpec(t, parser.Spec{Version: 2, Key: "{name}", Fields: []parser.Field{{Name: "name", Rule: parser.Rule{CSS: "h1"}}}})
+		e := idle(t, s, mended)
+		dry, _ := reparse(t, e, true)
+		real, _ := reparse(t, e, false)
+		if dry.Contested != 5 || dry.Changed != 10 || real != (Reparsing{Jobs: 100, Changed: 5, Same: 95}) {
+			t.Errorf("dry %+v, real %+v", dry, real)
+		}
+		for _, o := range shopRows(t, s) {
+			if o.Version == 2 && !o.Window.Equal(anyDay.AddDate(0, 0, 20)) {
+				t.Errorf("of %s: %s", o.Window, o.Data)
+			}
 		}
 	})
 }

@@ -164,6 +164,9 @@ func (a *attempt) step(ctx context.Context, n int, v *visit, st *staging, r *res
 	if r.failure == nil {
 		r.failure = a.stage(ctx, step, x.page, st)
 	}
+	if r.failure != nil && len(r.failure.problems) > 0 {
+		r.record.ParserVersion = a.src.Rules.Version() // captures have no version of their own
+	}
 	return x
 }
 
@@ -222,10 +225,8 @@ func (a *attempt) header(step *Step) http.Header {
 // stage takes from a step's page what later steps and the rules need.
 func (a *attempt) stage(ctx context.Context, step *Step, page *fetch.Page, st *staging) *failure {
 	if step.Captures != nil {
-		captured, err := a.capture(ctx, step.Captures, page)
-		if err != nil {
-			f := judgeParse(err)
-			f.problems = nil // a page is set aside to be read by the source's rules
+		captured, f := a.capture(ctx, step.Captures, page)
+		if f != nil {
 			return f
 		}
 		st.vars = append(captured, st.vars...)
@@ -240,20 +241,22 @@ func (a *attempt) stage(ctx context.Context, step *Step, page *fetch.Page, st *s
 }
 
 // capture reads variables of a page. One that matched nothing is left out.
-func (a *attempt) capture(ctx context.Context, rules *parser.Rules, page *fetch.Page) (intake.Vars, error) {
+func (a *attempt) capture(ctx context.Context, rules *parser.Rules, page *fetch.Page) (intake.Vars, *failure) {
 	output, err := a.read(ctx, rules, a.input(page))
 	var bad *parser.Error
 	if errors.As(err, &bad) && bad.Field != "" {
 		fault := *bad
 		fault.Field = ""
-		return nil, fmt.Errorf("capture %s: %w", bad.Field, &fault)
+		f := judgeParse(fmt.Errorf("capture %s: %w", bad.Field, &fault))
+		f.problems = problemsOf(bad)
+		return nil, f
 	}
 	if err != nil {
-		return nil, err
+		return nil, judgeParse(err)
 	}
 	values := map[string]*string{}
 	if err := json.Unmarshal(output.Records[0].Data, &values); err != nil {
-		return nil, fmt.Errorf("reading what was captured: %w", err)
+		return nil, judgeParse(fmt.Errorf("reading what was captured: %w", err))
 	}
 	var vars intake.Vars
 	for name, value := range values {

@@ -265,6 +265,12 @@ func TestCapturesAndPagesOfFailures(t *testing.T) {
 				if web.total() != 1 {
 					t.Errorf("the site saw %s", web.seen())
 				}
+				if q := quarantined(t, s, j.ID); (q != nil) != c.required || q != nil && (q.Version != 1 || q.Problems[0].Field != "token") {
+					t.Errorf("in quarantine %+v", q)
+				}
+				if _, err := idle(t, s, src).Release(t.Context(), "shop", j.ID); c.required && !errors.Is(err, ErrNoPage) {
+					t.Errorf("released: %v", err)
+				}
 			})
 		})
 	}

@@ -296,7 +296,7 @@ func fillQuarantined(tx *Tx) error {
 	if err := errors.Join(err, err2, err3); err != nil {
 		return err
 	}
-	_, err = tx.ReparseJob(jobReparsed, read, Completion{
+	_, err = tx.ReparseJob(read, nil, Completion{
 		Attempt: Attempt{ParserVersion: 2, Records: 1}, Mode: WriteUpsert, Records: []NewObservation{{Key: "l", Data: []byte(`{"v":1}`)}},
 		Problems: []Problem{{Row: 1, Field: "price", Reason: "is missing"}},
 	})

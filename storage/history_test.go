@@ -103,7 +103,7 @@ func (h *history) updates(l Lease) map[string]func(*Tx) error {
 		"reparse": func(tx *Tx) error {
 			read, err := reparsable(tx, uint64(n))
 			if err == nil {
-				_, err = tx.ReparseJob(read.Job, read, Completion{Attempt: Attempt{ParserVersion: 1 + n%3}, Mode: mode, Records: []NewObservation{row}, Problems: problems, Sinks: historySinks})
+				err = reparse(tx, read, Completion{Attempt: Attempt{ParserVersion: 1 + n%3}, Mode: mode, Records: []NewObservation{row}, Problems: problems, Sinks: historySinks})
 			}
 			return err
 		},
@@ -334,4 +334,13 @@ func TestHistories(t *testing.T) {
 			h.must("close", h.store.Close())
 		})
 	}
+}
+
+// reparse commits what a page gives that was read again, and settles its run.
+func reparse(tx *Tx, read Attempt, c Completion) error {
+	j, err := tx.ReparseJob(read, nil, c)
+	if err == nil {
+		_, err = tx.SettleReparsed(j.Run, "", c.Sinks)
+	}
+	return err
 }

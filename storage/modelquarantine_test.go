@@ -77,8 +77,7 @@ func (x *machine) readAgain(t *rapid.T, do func(*storage.Tx, storage.Attempt) er
 func (x *machine) reparse(t *rapid.T) {
 	c := x.completion(t)
 	j := x.readAgain(t, func(tx *storage.Tx, read storage.Attempt) error {
-		_, err := tx.ReparseJob(read.Job, read, c)
-		return err
+		return reparse(tx, read, c)
 	})
 	if j == nil {
 		return

@@ -68,8 +68,7 @@ func TestQuarantineRelease(t *testing.T) {
 	update(t, s, func(tx *storage.Tx) error {
 		c := record(storage.WriteUpsert, 2, "a", "1.00")
 		c.Sinks = allSinks
-		_, err := tx.ReparseJob(failed.ID, read, c)
-		return err
+		return reparse(tx, read, c)
 	})
 	j := getJob(t, s, failed.ID)
 	if j.State != storage.StateComplete || j.Version != 2 || j.Attempts != 1 || j.BytesDown != 7 || j.Category != "" {
@@ -85,8 +84,7 @@ func TestQuarantineRelease(t *testing.T) {
 		t.Errorf("events since %q, %d in quarantine", got, quarantined(t, s))
 	}
 	err := s.Update(context.Background(), func(tx *storage.Tx) error {
-		_, err := tx.ReparseJob(j.ID, read, record(storage.WriteUpsert, 2, "a", "2.00"))
-		return err
+		return reparse(tx, read, record(storage.WriteUpsert, 2, "a", "2.00"))
 	})
 	wantError(t, err, storage.ErrTransition)
 }
@@ -167,11 +165,7 @@ func TestReparseIntoAnother(t *testing.T) {
 	})
 	into := func(n storage.NewJob, version int) error {
 		return s.Update(context.Background(), func(tx *storage.Tx) error {
-			made, err := tx.EnqueueJob(n)
-			if err != nil {
-				return err
-			}
-			_, err = tx.ReparseJob(made.ID, readAt(tx, 1), record(storage.WriteUpsert, version, "a", "2"))
+			_, err := tx.ReparseJob(readAt(tx, 1), &n, record(storage.WriteUpsert, version, "a", "2"))
 			return err
 		})
 	}
@@ -185,6 +179,15 @@ func TestReparseIntoAnother(t *testing.T) {
 	if j := getJob(t, s, 2); j.State != storage.StateComplete || j.Attempts != 0 || j.Generation != 1 {
 		t.Errorf("the job of the new rules: %+v", j)
 	}
+}
+
+// reparse commits what a page gives that was read again, and settles its run.
+func reparse(tx *storage.Tx, read storage.Attempt, c storage.Completion) error {
+	j, err := tx.ReparseJob(read, nil, c)
+	if err == nil {
+		_, err = tx.SettleReparsed(j.Run, "", c.Sinks)
+	}
+	return err
 }
 
 func readAt(tx *storage.Tx, job uint64) storage.Attempt {
@@ -213,8 +216,7 @@ func TestReparseOfDiscardedRun(t *testing.T) {
 	update(t, s, func(tx *storage.Tx) error { _, err := tx.CompleteJob(l, c); return err })
 	update(t, s, func(tx *storage.Tx) error { _, err := tx.DiscardRun(1); return err })
 	update(t, s, func(tx *storage.Tx) error {
-		_, err := tx.ReparseJob(1, readAt(tx, 1), record(storage.WriteReplace, 2, "a", "2"))
-		return err
+		return reparse(tx, readAt(tx, 1), record(storage.WriteReplace, 2, "a", "2"))
 	})
 	update(t, s, func(tx *storage.Tx) error {
 		r, err := tx.Run(1)

@@ -36,28 +36,21 @@ func (tx *Tx) readAgain(read Attempt) (*Job, error) {
 }
 
 // ReparseJob commits what rules make of a page that is kept, as CompleteJob does
-// for one that was fetched. read is the page's attempt, as Reparsable gave it. The
-// job is that attempt's own, or a pending one that stands for the same under
-// other rules, where the key names these. The commit is an attempt of its own, of
-// KindReparse: of c.Attempt only what the parser found counts. Links lead to jobs
-// where the job was not complete before.
+// for one that was fetched, and gives the job that is now complete. read is the
+// page's attempt, as Reparsable gave it. The job is that attempt's own; with into,
+// where the key names the rules, the one that stands for the same under others: it
+// is made unless it is there. The commit is an attempt of its own, of KindReparse: of
+// c.Attempt only what the parser found counts. Links lead to jobs where the job was
+// not complete before. SettleReparsed must follow for the job's run, once all pages
+// of it are read.
 // Errors: ErrNotFound, ErrTransition (a job has moved since the page was read).
-func (tx *Tx) ReparseJob(id uint64, read Attempt, c Completion) (done Completed, err error) {
-	from, err := tx.readAgain(read)
-	if err != nil {
-		return done, err
+func (tx *Tx) ReparseJob(read Attempt, into *NewJob, c Completion) (*Job, error) {
+	j, err := tx.readAgain(read)
+	if err == nil && into != nil {
+		j, err = tx.reparsedInto(j, *into)
 	}
-	j := from
-	if id != read.Job {
-		if j, err = tx.Job(id); err != nil {
-			return done, err
-		}
-		if j.State != StatePending {
-			return done, fmt.Errorf("%s of job %s, which is %s: %w", verbReparse, j.Key, j.State, ErrTransition)
-		}
-		if err := tx.endQuarantine(from); err != nil {
-			return done, err
-		}
+	if err != nil {
+		return nil, err
 	}
 	was := j.State
 	err = tx.move(j, verbReparse, func(j *Job) {
@@ -65,21 +58,58 @@ func (tx *Tx) ReparseJob(id uint64, read Attempt, c Completion) (done Completed,
 		j.readBy(c.Attempt.ParserVersion)
 	})
 	if err != nil {
-		return done, err
+		return nil, err
 	}
 	if err := tx.saveReparse(j, read, &c.Attempt); err != nil {
-		return done, err
+		return nil, err
 	}
 	if was == StateComplete {
 		c.Follow = nil
 	}
-	if err := tx.finish(j, &c, &done); err != nil {
-		return done, err
+	if err := tx.finish(j, &c, &Completed{}); err != nil || was == StateComplete {
+		return j, err
 	}
-	if was == StateComplete {
-		return done, tx.settleRun(j.Run, c.Sinks)
+	return j, tx.emitJob(EventJobComplete, j, c.Sinks)
+}
+
+// reparsedInto is the job that a page of another completes. One that has a page of
+// its own, or is about to, is left alone.
+func (tx *Tx) reparsedInto(from *Job, n NewJob) (*Job, error) {
+	made, err := tx.EnqueueJob(n)
+	if err != nil {
+		return nil, err
 	}
-	return done, tx.conclude(EventJobComplete, j, c.Sinks)
+	j, err := tx.Job(made.ID)
+	if err != nil {
+		return nil, err
+	}
+	if j.State != StatePending && j.State != StateFailed || tx.hasQuarantine(j.ID) {
+		return nil, fmt.Errorf("%s of job %s, which is %s: %w", verbReparse, j.Key, j.State, ErrTransition)
+	}
+	return j, tx.endQuarantine(from)
+}
+
+// SettleReparsed ends a run where the pages of its jobs that were read again have
+// left nothing to do, and promotes what they have staged. lacking says why that must
+// wait for a person; "": nothing is. run may be 0: then there is nothing to settle.
+// It gives whether the run is held now.
+func (tx *Tx) SettleReparsed(run uint64, lacking string, sinks []Subscription) (held bool, err error) {
+	if run == 0 {
+		return false, nil
+	}
+	r, err := tx.Run(run)
+	if err != nil {
+		return false, err
+	}
+	if lacking != "" && !r.Listing && r.Open == 0 && tx.runStaged(r) {
+		tx.hold(r, lacking)
+		return true, nil
+	}
+	if err := tx.settleRun(run, sinks); err != nil {
+		return false, err
+	}
+	r, err = tx.Run(run)
+	return err == nil && r.Held != "", err
 }
 
 // saveReparse writes the attempt that a job was reparsed by: nobody had a lease

@@ -63,6 +63,25 @@ func (tx *Tx) hasRows(j *Job) bool {
 	return bytes.HasPrefix(k, job)
 }
 
+// OwnRows are the rows of a window that are a job's: none where their keys have no
+// window.
+func (tx *Tx) OwnRows(j *Job) (rows []*Observation, err error) {
+	job := rowKey(j.Run, j.ID, nil)
+	c := tx.bucket(bucketLive).Cursor()
+	for k, _ := c.Seek(job); bytes.HasPrefix(k, job); k, _ = c.Next() {
+		if bytes.Equal(k, job) {
+			continue
+		}
+		_, place := readRowKey(k)
+		o, err := decodeObservation(place, tx.get(bucketObservation, place))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, o)
+	}
+	return rows, nil
+}
+
 // clear deletes all keys of a bucket that begin with prefix.
 func (tx *Tx) clear(id bucket, prefix []byte) error {
 	var keys [][]byte

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"strconv"
@@ -281,6 +282,27 @@ func (tx *Tx) EndListing(r *Run, sinks []Subscription) error {
 	r.Listing, r.Offered = r.List != 0 || len(imports) > 0, true
 	tx.saveRun(r)
 	return tx.settleRun(r.ID, sinks)
+}
+
+// RunJobs calls fn with the jobs of a run whose keys name its window, in the order of
+// their keys.
+func (tx *Tx) RunJobs(r *Run, fn func(*Job) error) error {
+	source, _, _ := strings.Cut(JobKey{Source: r.Key.Source}.String(), ":")
+	prefix := keyIndex(r.Key.Window, source+":")
+	c := tx.bucket(bucketKey).Cursor()
+	for k, v := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, v = c.Next() {
+		j, err := tx.Job(tailID(v))
+		if err != nil {
+			return err
+		}
+		if j.Run != r.ID {
+			continue
+		}
+		if err := fn(j); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // settleRun promotes or holds what the jobs of a run without work ahead have

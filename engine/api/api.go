@@ -122,9 +122,10 @@ type Service interface {
 	// stay as they are. Errors: storage.ErrNotFound, ErrUnknownSource, ErrBadRequest.
 	DiscardPages(ctx context.Context, s PageSelection, fn func(Quarantined) error) error
 	// Reparse reads the kept pages of a source's past jobs again, by today's rules,
-	// commits what they give, and calls fn with each that gives something else.
-	// Errors: ErrUnknownSource, ErrOtherConfig, engine.ErrGuard.
-	Reparse(ctx context.Context, r ReparseRequest, fn func(Reparsed) error) (ReparseResult, error)
+	// commits what they give, and calls fn with each that gives something else or has
+	// no page, and with how far it is. Errors: ErrUnknownSource, ErrOtherConfig,
+	// engine.ErrGuard.
+	Reparse(ctx context.Context, r ReparseRequest, fn func(ReparseNews) error) (ReparseResult, error)
 	// Runs calls fn with the runs that match, newest first. Error:
 	// ErrUnknownSource.
 	Runs(ctx context.Context, f RunFilter, fn func(Run) error) error

@@ -296,7 +296,7 @@ func (c *Client) DiscardPages(ctx context.Context, s PageSelection, fn func(Quar
 }
 
 // Reparse implements Service.
-func (c *Client) Reparse(ctx context.Context, r ReparseRequest, fn func(Reparsed) error) (result ReparseResult, err error) {
+func (c *Client) Reparse(ctx context.Context, r ReparseRequest, fn func(ReparseNews) error) (result ReparseResult, err error) {
 	err = c.list(ctx, http.MethodPost, "/v1/reparse/"+segment(r.Source), r, eachLine(fn), &result)
 	return result, err
 }

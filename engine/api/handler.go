@@ -239,7 +239,6 @@ func (h *Handler) backup(w *response, r *http.Request) error {
 	return answer(w, http.StatusOK, result)
 }
 
-// importFile tells what there is to tell at once: somebody may be looking on.
 func (h *Handler) importFile(w *response, r *http.Request) error {
 	var request ImportRequest
 	if err := readBody(w, r, &request); err != nil {
@@ -248,15 +247,20 @@ func (h *Handler) importFile(w *response, r *http.Request) error {
 	return lines(w, func(out *bufio.Writer) (any, error) {
 		enc := json.NewEncoder(out)
 		return h.local.Import(r.Context(), request, func(n ImportNews) error {
-			if err := enc.Encode(n); err != nil {
-				return err
-			}
-			if err := out.Flush(); err != nil {
-				return err
-			}
-			return http.NewResponseController(w).Flush()
+			return atOnce(w, out, enc.Encode(n))
 		})
 	})
+}
+
+// atOnce sends what was written, unless that has failed: somebody may be looking on.
+func atOnce(w *response, out *bufio.Writer, err error) error {
+	if err == nil {
+		err = out.Flush()
+	}
+	if err != nil {
+		return err
+	}
+	return http.NewResponseController(w).Flush()
 }
 
 func (h *Handler) accept(w *response, r *http.Request) error {
@@ -353,10 +357,19 @@ func (h *Handler) reparse(w *response, r *http.Request) error {
 	if err := readBody(w, r, &request); err != nil {
 		return err
 	}
+	if request.From.IsZero() != request.To.IsZero() {
+		return badRequest("name both from and to, or neither")
+	}
 	return lines(w, func(out *bufio.Writer) (any, error) {
 		enc := json.NewEncoder(out)
 		enc.SetEscapeHTML(false) // records are as export has them
-		return h.local.Reparse(r.Context(), request, func(of Reparsed) error { return enc.Encode(of) })
+		return h.local.Reparse(r.Context(), request, func(n ReparseNews) error {
+			err := enc.Encode(n)
+			if n.Progress == nil {
+				return err
+			}
+			return atOnce(w, out, err)
+		})
 	})
 }
 

@@ -37,7 +37,7 @@ type Local struct {
 	// Release and Reread are engine.Engine.Release and Reparse, of an engine with the
 	// config's rules.
 	Release func(ctx context.Context, source string, job uint64) ([]storage.Problem, error)
-	Reread  func(ctx context.Context, past engine.Past, dry bool, fn func(engine.Reparsed) error) (engine.Reparsing, error)
+	Reread  func(ctx context.Context, past engine.Past, dry bool, fn func(engine.ReparseNews) error) (engine.Reparsing, error)
 
 	// Offer is engine.Engine.Backfill: of the engine that works the source, or of
 	// one that works nothing where none does.

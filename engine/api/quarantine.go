@@ -23,6 +23,7 @@ type Quarantined struct {
 	State         storage.JobState `json:"state"` // of the job: complete where rows of its page were set aside, or it keeps what an older version of the rules gave
 	URL           string           `json:"url"`
 	Since         time.Time        `json:"since"`
+	Step          string           `json:"step,omitempty"` // of the workflow that the page is of
 	ParserVersion int              `json:"parser_version"` // of the rules that it did not fit
 	Rows          int              `json:"rows"`           // of it that did fit, and were committed
 	Problems      []Problem        `json:"problems"`       // the first of them
@@ -153,6 +154,7 @@ func newQuarantined(tx *storage.Tx, q *storage.Quarantine) (Quarantined, error) 
 	if err == nil && !read.Page.IsZero() {
 		out.Page = read.Page.String()
 	}
+	out.Step = read.Step
 	return out, err
 }
 

@@ -43,7 +43,7 @@ func TestReleaseByOtherRules(t *testing.T) {
 		read++
 		return nil, nil
 	}
-	l.Reread = func(context.Context, engine.Past, bool, func(engine.Reparsed) error) (engine.Reparsing, error) {
+	l.Reread = func(context.Context, engine.Past, bool, func(engine.ReparseNews) error) (engine.Reparsing, error) {
 		read++
 		return engine.Reparsing{}, nil
 	}
@@ -60,7 +60,7 @@ func TestReleaseByOtherRules(t *testing.T) {
 	} {
 		read = 0
 		err := client.ReleasePages(t.Context(), PageSelection{Source: "shop", Rules: test.rules}, func(Released) error { return nil })
-		_, err2 := client.Reparse(t.Context(), ReparseRequest{Source: "shop", Rules: test.rules}, func(Reparsed) error { return nil })
+		_, err2 := client.Reparse(t.Context(), ReparseRequest{Source: "shop", Rules: test.rules}, func(ReparseNews) error { return nil })
 		if !errors.Is(err, test.want) || !errors.Is(err2, test.want) || read != test.read {
 			t.Errorf("rules %v: %v and %v, %d pages read", test.rules, err, err2, read)
 		}

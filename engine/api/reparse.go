@@ -19,25 +19,42 @@ type ReparseRequest struct {
 	Rules  Rules     `json:"rules,omitempty"`
 }
 
+// ReparseNews is what a reparse tells while it works: one of these is set.
+type ReparseNews struct {
+	Job      *Reparsed        `json:"job,omitempty"`
+	Progress *ReparseProgress `json:"progress,omitempty"`
+}
+
+// ReparseProgress is how far a reparse is.
+type ReparseProgress struct {
+	Jobs int `json:"jobs"` // of the source that it has come to, whatever became of them
+	Of   int `json:"of"`
+}
+
 // Reparsed is what today's rules make of a job's page, where that is not what
-// stands.
+// stands, or there is no page.
 type Reparsed struct {
 	Job      string       `json:"job"`
 	Rows     []Difference `json:"rows,omitempty"`
 	Problems []Problem    `json:"problems,omitempty"` // where the page does not fit
+	Missing  bool         `json:"missing,omitempty"`  // no page is kept that can be read again
 }
 
 // ReparseResult counts what was read.
 type ReparseResult struct {
-	Jobs    int                    `json:"jobs"`    // that are complete, or have a page in quarantine
-	Current int                    `json:"current"` // of these: read by these rules before
-	Same    int                    `json:"same"`
-	Changed int                    `json:"changed"`
-	Unfit   int                    `json:"unfit"`   // whose pages do not fit these rules: what they gave stays
-	Missing int                    `json:"missing"` // of which no page is kept that can be read again
-	Moved   int                    `json:"moved"`   // that were worked on meanwhile
-	Rows    int                    `json:"rows"`    // new ones
-	Fields  map[string]FieldCounts `json:"fields"`  // by name; "": of no single field
+	Jobs      int                    `json:"jobs"`    // that are complete, or have a page in quarantine
+	Current   int                    `json:"current"` // of these: read by these rules before
+	Same      int                    `json:"same"`
+	Changed   int                    `json:"changed"`
+	Unfit     int                    `json:"unfit"`     // whose pages do not fit these rules: what they gave stays
+	Missing   int                    `json:"missing"`   // of which no page is kept that can be read again
+	Moved     int                    `json:"moved"`     // that were worked on meanwhile
+	SetAside  int                    `json:"set_aside"` // of those that are the same or changed: with rows that do not fit
+	Held      int                    `json:"held"`      // runs whose rows wait for a person
+	Contested int                    `json:"contested"` // of a dry run: rows that more than one page gives, for which its counts may be too high
+	Rows      int                    `json:"rows"`      // new ones
+	Gone      int                    `json:"gone"`      // that leave their window (write = "replace")
+	Fields    map[string]FieldCounts `json:"fields"`    // by name; "": of no single field
 }
 
 // FieldCounts count how a field has changed: in rows that stood there before, and
@@ -50,37 +67,52 @@ type FieldCounts struct {
 }
 
 // Reparse implements Service.
-func (l *Local) Reparse(ctx context.Context, r ReparseRequest, fn func(Reparsed) error) (ReparseResult, error) {
+func (l *Local) Reparse(ctx context.Context, r ReparseRequest, fn func(ReparseNews) error) (ReparseResult, error) {
 	result := ReparseResult{Fields: map[string]FieldCounts{}}
 	if err := r.Rules.check(l, r.Source); err != nil {
 		return result, err
 	}
 	past := engine.Past{Source: r.Source, From: r.From, To: r.To}
-	done, err := l.Reread(ctx, past, r.DryRun, func(of engine.Reparsed) error {
-		out := Reparsed{Job: of.Job.String(), Problems: newProblems(of.Unfit)}
-		for _, d := range of.Changes {
-			row, err := newDifference(d)
-			if err != nil {
-				return err
-			}
-			out.Rows = append(out.Rows, row)
+	done, err := l.Reread(ctx, past, r.DryRun, func(n engine.ReparseNews) error {
+		if n.Progress != nil {
+			return fn(ReparseNews{Progress: (*ReparseProgress)(n.Progress)})
 		}
-		result.add(&out)
-		return fn(out)
+		out, err := newReparsed(n.Job)
+		if err != nil {
+			return err
+		}
+		result.add(out)
+		return fn(ReparseNews{Job: out})
 	})
 	result.Jobs, result.Current, result.Same, result.Changed = done.Jobs, done.Current, done.Same, done.Changed
 	result.Unfit, result.Missing, result.Moved = done.Unfit, done.Missing, done.Moved
+	result.SetAside, result.Held, result.Contested = done.SetAside, done.Held, done.Contested
 	if err != nil {
 		return result, fmt.Errorf("reading the pages of %s again: %w", r.Source, err)
 	}
 	return result, nil
 }
 
+func newReparsed(of *engine.Reparsed) (*Reparsed, error) {
+	out := &Reparsed{Job: of.Job.String(), Problems: newProblems(of.Unfit), Missing: of.Missing}
+	for _, d := range of.Changes {
+		row, err := newDifference(d)
+		if err != nil {
+			return nil, err
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out, nil
+}
+
 // add counts a page by its fields.
 func (r *ReparseResult) add(of *Reparsed) {
 	for _, row := range of.Rows {
-		if row.Kind == DifferenceNew {
+		switch row.Kind {
+		case DifferenceNew:
 			r.Rows++
+		case DifferenceGone:
+			r.Gone++
 		}
 		for _, f := range row.Fields {
 			n := r.Fields[f.Name]

@@ -106,7 +106,7 @@ func (i idle) release(ctx context.Context, source string, job uint64) (left []st
 	return left, err
 }
 
-func (i idle) reread(ctx context.Context, past engine.Past, dry bool, fn func(engine.Reparsed) error) (done engine.Reparsing, err error) {
+func (i idle) reread(ctx context.Context, past engine.Past, dry bool, fn func(engine.ReparseNews) error) (done engine.Reparsing, err error) {
 	err = i.use(past.Source, func(e *engine.Engine) error {
 		done, err = e.Reparse(ctx, past, dry, fn)
 		return err

@@ -37,6 +37,13 @@ func (c *console) Write(p []byte) (int, error) {
 	return c.w.Write(p)
 }
 
+// hide takes the bar away until it is drawn again.
+func (c *console) hide() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clear()
+}
+
 func (c *console) clear() {
 	if c.bar != nil {
 		_ = c.bar.Clear()

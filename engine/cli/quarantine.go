@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -42,14 +45,26 @@ JOB is a job's number or its key.
 }
 
 func (a *app) listQuarantineCommand(f *api.QuarantineFilter) *cobra.Command {
+	var summary bool
 	cmd := a.command(&cobra.Command{
-		Use:   "list [--source SOURCE] [--field FIELD] [--limit N]",
+		Use:   "list [--source SOURCE] [--field FIELD] [--limit N | --summary]",
 		Short: "List pages that did not fit the rules, by their jobs",
-		Long: `List pages that did not fit the rules, by their jobs.
+		Long: `List pages that did not fit the rules, by their jobs. With --summary each thing
+that is wrong is one line instead, with the pages it is wrong on, most first, and one of
+them to look at. Of a page its first 100 problems count.
 
 ` + exits(exitDone, exitUsage, exitConfig, exitStore, exitUnreadable),
 		Args: exactArgs(),
-	}, func(ctx context.Context, _ []string) error { return a.listQuarantine(ctx, *f) })
+	}, func(ctx context.Context, _ []string) error {
+		switch {
+		case summary && f.Limit != 0:
+			return usage("", "give --limit or --summary, not both")
+		case summary:
+			return a.quarantineSummary(ctx, *f)
+		}
+		return a.listQuarantine(ctx, *f)
+	})
+	cmd.Flags().BoolVar(&summary, "summary", false, "count pages by what is wrong with them")
 	cmd.Flags().StringVar(&f.Source, "source", "", "only pages of this `SOURCE`")
 	cmd.Flags().StringVar(&f.Field, "field", "", "only pages with a problem of this `FIELD`")
 	cmd.Flags().IntVar(&f.Limit, "limit", 0, "at most `N` pages (default no limit)")
@@ -87,6 +102,75 @@ func (a *app) quarantineTable() (show func(api.Quarantined) error, flush func() 
 		}
 		return nil
 	}, table.Flush
+}
+
+// wrong is one thing that is wrong with pages.
+type wrong struct {
+	Source        string `json:"source"`
+	ParserVersion int    `json:"parser_version"`
+	Field         string `json:"field"`
+	Reason        string `json:"reason"`
+}
+
+// wrongPages are the pages that it is wrong with.
+type wrongPages struct {
+	wrong
+	Pages   int    `json:"pages"`
+	Example uint64 `json:"example"` // the first of their jobs
+}
+
+func (a *app) quarantineSummary(ctx context.Context, f api.QuarantineFilter) error {
+	return a.reading(ctx, func(c *config.Config, service api.Service) error {
+		all := map[wrong]*wrongPages{}
+		err := service.Quarantine(ctx, f, func(q api.Quarantined) error {
+			countWrong(all, q, f.Field)
+			return nil
+		})
+		if errors.Is(err, api.ErrUnknownSource) {
+			return sourceFault(c, f.Source)
+		}
+		if err != nil {
+			return err
+		}
+		list := slices.SortedFunc(maps.Values(all), func(x, y *wrongPages) int {
+			return cmp.Or(cmp.Compare(y.Pages, x.Pages), cmp.Compare(x.Example, y.Example), cmp.Compare(x.Field, y.Field), cmp.Compare(x.Reason, y.Reason))
+		})
+		return a.wrongTable(list)
+	})
+}
+
+// countWrong counts a page once for each thing that is wrong with it; field "": in
+// any field.
+func countWrong(all map[wrong]*wrongPages, q api.Quarantined, field string) {
+	seen := map[wrong]bool{}
+	for _, p := range q.Problems {
+		w := wrong{q.Source, q.ParserVersion, p.Field, p.Reason}
+		if seen[w] || field != "" && field != p.Field {
+			continue
+		}
+		seen[w] = true
+		if all[w] == nil {
+			all[w] = &wrongPages{wrong: w, Example: q.ID}
+		}
+		all[w].Pages++
+	}
+}
+
+func (a *app) wrongTable(list []*wrongPages) error {
+	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	for i, w := range list {
+		if a.json {
+			if err := a.line(w); err != nil {
+				return err
+			}
+			continue
+		}
+		if i == 0 {
+			fmt.Fprintln(table, "PAGES\tSOURCE\tVERSION\tFIELD\tREASON\tEXAMPLE")
+		}
+		fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\tsemel quarantine show %d\n", w.Pages, w.Source, w.ParserVersion, dash(w.Field), plain(w.Reason), w.Example)
+	}
+	return table.Flush()
 }
 
 // problemText is where a page does not fit, and what stands there.
@@ -147,6 +231,9 @@ func (a *app) quarantinedText(q api.Quarantined) {
 	a.printf("job %d %s, %s\n", q.ID, q.Job, q.State)
 	a.row("url", "%s", plain(q.URL))
 	a.row("since", "%s, by rules of version %d", timeText(&q.Since), q.ParserVersion)
+	if q.Step != "" {
+		a.row("step", "%s", q.Step)
+	}
 	if q.Rows > 0 {
 		a.row("rows", "%d did fit", q.Rows)
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,16 +23,25 @@ func (a *app) reparseCommand() *cobra.Command {
 		Long: `Read the kept pages of a source's jobs (store.bodies = "all") by the rules as they
 are now, without a request, and commit what they give by the source's write mode: rows
 of a higher parser.version take the place of older ones, or stand beside them where
-identity names the parser. Raise parser.version first. With --dry-run nothing is
-changed: each job that would change is a line, and each field has its counts.
+identity names the parser. Raise parser.version first.
+
+With --dry-run nothing is changed: each job that would change is shown, and each field
+counts rows in which it was added, lost or changed, and its problems. The counts are
+those of the run that then follows, but for rows that more than one page gives: each of
+these pages is held against what stands now, and a note says how many such rows there
+are.
 
 A page that no longer fits leaves what it gave and goes to the quarantine (exit 3). A
 row that the rules no longer give stays under insert, upsert and append, as it does
-when its page is collected again. Jobs that these rules have read are passed over: a
-call that was cut short is made again and goes on, and one more does nothing. Jobs whose
-page was not kept are counted: semel retry --source SOURCE --recollect collects them
-again. Of a workflow only the last page is kept, so rules with fields of earlier steps
-cannot be used.
+when its page is collected again. Under replace it goes: the rows of a window change in
+one step, and are held for semel runs where a page of the window does not fit or is not
+kept, or fewer than half of them would be left. All pages of a window are in memory then.
+
+Jobs that these rules have read are passed over: a call that was cut short is made
+again and goes on, and one more does nothing. Jobs without a page that can be read are
+named and counted: semel retry --source SOURCE --recollect collects them again. Of a
+workflow only the last page is kept, so rules with fields of earlier steps cannot be
+used.
 
 ` + exits(exitDone, exitFailed, exitUsage, exitJobs, exitConfig, exitStore, exitUnreadable, exitInterrupted),
 		ValidArgsFunction: a.completeSource,
@@ -60,19 +70,42 @@ func (a *app) reparse(ctx context.Context, r api.ReparseRequest, window string) 
 			r.From, r.To = w.Range(src.Schedule)
 		}
 		r.Rules = api.RulesOf(c)
-		result, err := service.Reparse(ctx, r, func(of api.Reparsed) error { return a.reparsed(of, r.DryRun) })
+		out := newConsole(a.stderr)
+		result, err := service.Reparse(ctx, r, func(n api.ReparseNews) error {
+			if n.Progress == nil {
+				out.hide()
+				return a.reparsed(*n.Job, r.DryRun)
+			}
+			if out.terminal {
+				out.draw(int64(n.Progress.Jobs), int64(n.Progress.Of), "reading pages again")
+			}
+			return nil
+		})
+		out.finish()
 		if err != nil {
-			return rulesFault(err)
+			return reparseFault(err, r.DryRun)
 		}
 		return a.reparseText(r, result)
 	}
 }
 
-// reparsed prints a job that gives something else: without --dry-run only with --json.
+// reparseFault says of a reparse that was interrupted how to go on.
+func reparseFault(err error, dry bool) error {
+	if !dry && (errors.Is(err, context.Canceled) || errors.Is(err, errInterrupted)) {
+		return &fault{exitInterrupted, errors.New("interrupted"), "what was read is committed: run it again to go on"}
+	}
+	return rulesFault(err)
+}
+
+// reparsed prints a job that gives something else, or has no page: without --dry-run
+// and --json only the latter.
 func (a *app) reparsed(of api.Reparsed, dry bool) error {
 	switch {
 	case a.json:
 		return a.line(of)
+	case of.Missing:
+		a.printf("missing  job %s\n", plain(of.Job))
+		return nil
 	case !dry:
 		return nil
 	}
@@ -96,8 +129,14 @@ func (a *app) reparseText(r api.ReparseRequest, result api.ReparseResult) error 
 	} else {
 		a.reparseCounts(r, result)
 	}
-	if result.Unfit > 0 && !r.DryRun {
+	switch {
+	case r.DryRun:
+	case result.Unfit > 0:
 		return &fault{exitJobs, fmt.Errorf("%s not fit these rules", does(int64(result.Unfit))), "what they gave stays; semel quarantine tells what is wrong"}
+	case result.Held > 0:
+		return heldFault(result.Held)
+	case result.SetAside > 0:
+		return &fault{exitJobs, fmt.Errorf("rows of %s do not fit these rules", count(result.SetAside, "page")), "the others are committed; semel quarantine tells what is wrong"}
 	}
 	return nil
 }
@@ -118,6 +157,15 @@ func (a *app) reparseCounts(r api.ReparseRequest, result api.ReparseResult) {
 	a.notef("%s %s: %d changed, %d the same, %d not fitting; %d read by these rules before", count(result.Jobs-result.Current-result.Missing-result.Moved, "page"), verb, result.Changed, result.Same, result.Unfit, result.Current)
 	if result.Missing > 0 {
 		a.notef("%s without a page that can be read again: semel retry --source %s --recollect collects those again", count(result.Missing, "job"), r.Source)
+	}
+	if result.Gone > 0 {
+		a.notef("%s no longer given, and gone from their windows", count(result.Gone, "row"))
+	}
+	if result.Contested > 0 {
+		a.notef("%s given by more than one page: the real run decides between them, and may change fewer", count(result.Contested, "row"))
+	}
+	if result.Held > 0 {
+		a.notef("%s held: semel runs tells why", count(result.Held, "run"))
 	}
 	if result.Moved > 0 {
 		a.notef("%s worked on meanwhile: reparse again when that is over", count(result.Moved, "job"))

@@ -324,13 +324,18 @@ func verdict(s engine.Summary, once, interrupted bool) error {
 	case s.Failed > 0:
 		return &fault{exitJobs, fmt.Errorf("%s failed", count(s.Failed, "job")), failedHint(s)}
 	case s.Held > 0:
-		return &fault{exitJobs, fmt.Errorf("%s held: the rows of before stand", count(s.Held, "run")), "semel runs tells why; semel runs release RUN takes the new rows, semel runs discard RUN drops them"}
+		return heldFault(s.Held)
 	case s.SetAside > 0:
 		return &fault{exitJobs, fmt.Errorf("rows of %s do not fit the rules", count(s.SetAside, "page")), "semel quarantine tells which; the others are committed"}
 	case s.BadRows > 0:
 		return &fault{exitJobs, fmt.Errorf("%s could not become jobs", count(s.BadRows, "target")), "the log above names them"}
 	}
 	return deliveryVerdict(s)
+}
+
+// heldFault is of runs whose new rows wait for a person.
+func heldFault(runs int) error {
+	return &fault{exitJobs, fmt.Errorf("%s held: the rows of before stand", count(runs, "run")), "semel runs tells why; semel runs release RUN takes the new rows, semel runs discard RUN drops them"}
 }
 
 // deliveryVerdict is what it says of a run whose jobs are no news.
