@@ -274,7 +274,11 @@ func (s *shop) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	fmt.Fprintf(w, "<html><head><title>%[1]s</title></head><body><h1>Thing %[1]s</h1><p class=price>$%[2]d.50</p>%[3]s</body></html>",
+	fmt.Fprint(w, pageOf(id))
+}
+
+func pageOf(id string) string {
+	return fmt.Sprintf("<html><head><title>%[1]s</title></head><body><h1>Thing %[1]s</h1><p class=price>$%[2]d.50</p>%[3]s</body></html>",
 		id, len(id)*7, strings.Repeat("<p>some text of the page</p>", 200))
 }
 

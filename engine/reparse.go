@@ -101,6 +101,7 @@ type reparsing struct {
 
 	done     Reparsing
 	progress ReparseProgress
+	last     uint64          // of the jobs that there were when it began: those it makes come after
 	runs     map[uint64]bool // whose jobs were read as one batch
 	seed     maphash.Seed
 	taken    map[uint64]bool // with dry, hashes of the rows that pages have given: of two that are equal one row too many is told as contested
@@ -113,9 +114,10 @@ type batch struct {
 	missing map[uint64]int // these by run
 }
 
-// begin counts the jobs of the source.
+// begin notes which jobs there are.
 func (p *reparsing) begin() error {
 	return p.engine.opts.Store.View(func(tx *storage.Tx) error {
+		p.last = tx.LastJob()
 		c := tx.Counters(p.src.Name)
 		for _, state := range storage.JobStates {
 			p.progress.Of += int(c.State(state))
@@ -128,7 +130,7 @@ func (p *reparsing) begin() error {
 // 0: there are no more.
 func (p *reparsing) look(tx *storage.Tx, b *batch, after uint64) (last uint64, err error) {
 	last, jobsErr := tx.Jobs(after, replayRows, func(j *storage.Job) bool {
-		if j.Key.Source == p.src.Name && !p.runs[j.Run] {
+		if j.Key.Source == p.src.Name && j.ID <= p.last && !p.runs[j.Run] {
 			err = p.take(tx, b, j)
 		}
 		return err == nil && len(b.pages) < reparseBatch

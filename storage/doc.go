@@ -134,7 +134,8 @@
 // Under WriteReplace all rows of a window change in one transaction, for which
 // other writers wait. Measured with 100,000 rows of 350 bytes: 2.5 s of a core
 // and 210 MB of memory while it goes on, in proportion to the rows. That is meant
-// to be the order of a window; what has more is better split into sources.
+// to be the order of a window; what has more is better split into sources. The pages
+// of a window that are read again are one transaction, too.
 //
 // # Transactions
 //

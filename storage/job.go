@@ -270,6 +270,12 @@ func (tx *Tx) Jobs(after uint64, limit int, fn func(*Job) bool) (last uint64, er
 	return 0, nil
 }
 
+// LastJob is the highest id of a job; 0: there is none.
+func (tx *Tx) LastJob() uint64 {
+	k, _ := tx.bucket(bucketJob).Cursor().Last()
+	return tailID(k)
+}
+
 // PriorityBackfill is below that of every source: past windows wait for present
 // ones. A job that is there keeps its priority when it is offered with this one.
 const PriorityBackfill = -128

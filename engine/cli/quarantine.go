@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -144,7 +145,8 @@ func (a *app) quarantineSummary(ctx context.Context, f api.QuarantineFilter) err
 func countWrong(all map[wrong]*wrongPages, q api.Quarantined, field string) {
 	seen := map[wrong]bool{}
 	for _, p := range q.Problems {
-		w := wrong{q.Source, q.ParserVersion, p.Field, p.Reason}
+		reason := strings.ReplaceAll(p.Reason, strconv.Quote(p.Value), `"…"`) // else each page has its own
+		w := wrong{q.Source, q.ParserVersion, p.Field, reason}
 		if seen[w] || field != "" && field != p.Field {
 			continue
 		}

@@ -39,9 +39,10 @@ kept, or fewer than half of them would be left. All pages of a window are in mem
 
 Jobs that these rules have read are passed over: a call that was cut short is made
 again and goes on, and one more does nothing. Jobs without a page that can be read are
-named and counted: semel retry --source SOURCE --recollect collects them again. Of a
-workflow only the last page is kept, so rules with fields of earlier steps cannot be
-used.
+named and counted: semel retry --source SOURCE --recollect collects all of the source
+again, semel retry JOB --recollect one. (Where identity names the parser, semel run makes
+jobs for the new version.) Of a workflow only the last page is kept, so rules with fields
+of earlier steps cannot be used.
 
 ` + exits(exitDone, exitFailed, exitUsage, exitJobs, exitConfig, exitStore, exitUnreadable, exitInterrupted),
 		ValidArgsFunction: a.completeSource,
