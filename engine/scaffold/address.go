@@ -65,3 +65,18 @@ func languageOf(root *html.Node) string {
 	}
 	return ""
 }
+
+// numberedURL is an address that ends with a number, which is all of its path's
+// last part or of a parameter called for it, and has no other number behind its
+// host that could be the one.
+var numberedURL = regexp.MustCompile(`^(https?://[^/?#{}]+/(?:[^0-9?#{}]*/|[^0-9#{}]*[?&](?:[a-z]*_?id|sku|item|product|p)=)?)([0-9]+)(/|\.[a-z]+|&[^0-9#{}]*)?$`)
+
+// numbered is an address as a template over the number in it, and the number; ""
+// where there is none.
+func numbered(address string) (template, id string) {
+	m := numberedURL.FindStringSubmatch(address)
+	if m == nil {
+		return "", ""
+	}
+	return m[1] + "{id}" + m[3], m[2]
+}

@@ -50,6 +50,16 @@ func (r reading) fit(k kind, text string) (parser.Field, bool) {
 	return parser.Field{}, false
 }
 
+// loosely is a way to read a text that is not of its kind: an amount without a
+// currency is a number, if it is one; all else is text.
+func (r reading) loosely(k kind, text string) parser.Field {
+	if k == amount {
+		f, _ := r.fit(number, text)
+		return f
+	}
+	return parser.Field{}
+}
+
 // reads reports whether a text has a value when it is read like f.
 func reads(f parser.Field, text string) bool {
 	f.Name, f.Rule = "x", parser.Rule{Var: "x"}

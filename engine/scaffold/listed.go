@@ -2,65 +2,105 @@ package scaffold
 
 import (
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 
 	"semel/parser"
 )
 
-// listed proposes the rows of a page that is JSON: the longest list of objects.
-func (p *page) listed() (proposed, bool) {
+// keyedRows proposes rows of lists of objects: of a page that is JSON any, else
+// of the page's own JSON those whose objects are like things a page is about.
+func (p *page) keyedRows() []proposed {
+	var list []proposed
 	for _, doc := range p.documents() {
-		path, first := longestList(doc.value, ".", 0)
-		if first == nil {
+		at := objectList{}
+		at.look(doc.value, ".", 0, p.root == nil)
+		if at.first == nil {
 			continue
 		}
-		doc.place.JSON = path
-		return p.rows(doc.place, keyed(first))
+		doc.place.JSON = at.path
+		if found, ok := p.rows(doc.place, keyed(at.first), 1); ok {
+			list = append(list, found)
+		}
 	}
-	return proposed{}, false
+	return list
 }
 
-// longestList finds the longest list of objects and the first of these, at a jq
-// path through objects. There is none that is shorter than minRows.
-func longestList(v any, path string, depth int) (at string, first map[string]any) {
-	longest := minRows - 1
-	var look func(v any, path string, depth int)
-	look = func(v any, path string, depth int) {
-		switch v := v.(type) {
-		case []any:
-			if object, ok := v[:min(1, len(v))], len(v) > longest; ok {
-				if o, ok := object[0].(map[string]any); ok {
-					longest, at, first = len(v), path+"[]", o
-				}
-			}
-		case map[string]any:
-			for _, key := range slices.Sorted(maps.Keys(v)) {
-				if depth < maxStateDepth {
-					look(v[key], join(path, key), depth+1)
-				}
+// objectList is the longest list of objects so far.
+type objectList struct {
+	path  string // as a jq expression that gives each
+	first map[string]any
+	n     int
+}
+
+// look goes through objects to lists. Where a list may not be of anything, it
+// has some number of things.
+func (l *objectList) look(v any, path string, depth int, anything bool) {
+	switch v := v.(type) {
+	case []any:
+		if len(v) <= l.n || !anything && len(v) < minRows {
+			return
+		}
+		if first, ok := v[0].(map[string]any); ok && (anything || isThing(conceptPaths(".", first, func(string) bool { return true }))) {
+			*l = objectList{path + "[]", first, len(v)}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if depth < maxStateDepth {
+				l.look(v[key], join(path, key), depth+1, anything)
 			}
 		}
 	}
-	look(v, path, depth)
-	return at, first
 }
 
-// keyed are the single values of an object, ids first.
+// ids are keys of what tells objects apart.
+var ids = []string{"id", "sku", "key", "slug"}
+
+// keyed are the single values of an object: ids first, then what the vocabulary
+// knows, by the names that the object has for them.
 func keyed(object map[string]any) []candidate {
-	var ids, list []candidate
-	names := map[string]bool{"": true}
+	var first, known, others []candidate
 	for _, key := range slices.Sorted(maps.Keys(object)) {
-		name := fieldName(key)
-		if _, ok := object[key].(map[string]any); ok || names[name] {
+		c := candidate{name: keyName(key), kind: unknown, written: true, rule: parser.Rule{JSON: join(".", key)}}
+		if _, ok := scalar(object, key); !ok || c.name == "" {
 			continue
 		}
-		names[name] = true
-		c := candidate{name: name, kind: unknown, written: true, rule: parser.Rule{JSON: join(".", key)}}
-		if slices.Contains([]string{"id", "sku", "key", "slug", "url"}, name) {
-			ids = append(ids, c)
-		} else {
-			list = append(list, c)
+		switch kind, ok := kindOfKey(key); {
+		case c.name == "url":
+			c.kind = link
+			first = append(first, c)
+		case slices.Contains(ids, c.name):
+			first = append(first, c)
+		case ok:
+			c.kind = kind
+			known = append(known, c)
+		default:
+			others = append(others, c)
 		}
 	}
-	return append(ids, list...)
+	for _, c := range vocabulary {
+		for _, key := range c.keys {
+			if _, ok := scalar(object, key); ok && object[key] == nil { // it is deeper
+				known = append(known, candidate{name: c.name, kind: c.kind, written: true, rule: parser.Rule{JSON: join(".", strings.Split(key, ".")...)}})
+			}
+		}
+	}
+	return sortByName(slices.Concat(first, known, others))
 }
+
+// kindOfKey is the kind of the concept that a key is for.
+func kindOfKey(key string) (kind, bool) {
+	for _, c := range vocabulary {
+		if slices.Contains(c.keys, key) {
+			return c.kind, true
+		}
+	}
+	return unknown, false
+}
+
+// camel finds where a word of a key such as "createdAt" begins.
+var camel = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+
+// keyName makes a field's name of a key.
+func keyName(key string) string { return fieldName(camel.ReplaceAllString(key, "${1}_$2")) }

@@ -42,6 +42,7 @@ type Proposal struct {
 	URL    string      // its only target
 	Spec   parser.Spec // with one field at least
 	Values []Value     // what each field of Spec gives, of the first row that has it
+	Next   string      // CSS selector of the link to a list's next page; "": there is none
 	Notes  []string    // for people: what is to be known of the page, a sentence part each
 }
 
@@ -61,8 +62,8 @@ func Propose(in Page) *Proposal {
 	}
 	found := p.single()
 	if !found.item {
-		if rows, ok := p.listing(); ok {
-			found = rows
+		if rows, ok := p.listing(); ok && (rows.records >= minRows || len(found.spec.Fields) == 0) {
+			found, out.Next = rows, p.next()
 		}
 	}
 	out.take(found, p)
@@ -76,7 +77,11 @@ func (o *Proposal) take(found proposed, p *page) {
 		return
 	}
 	o.note(p.nothing())
-	o.Spec = parser.Spec{Version: 1, Fields: []parser.Field{{Name: "title", Rule: parser.Rule{CSS: "title"}}}}
+	rule := parser.Rule{CSS: "title"}
+	if p.root == nil {
+		rule = parser.Rule{JSON: ".title?"}
+	}
+	o.Spec = parser.Spec{Version: 1, Fields: []parser.Field{{Name: titleField, Rule: rule}}}
 	o.Values = make([]Value, 1)
 }
 
@@ -84,9 +89,10 @@ func (o *Proposal) note(text string) { o.Notes = append(o.Notes, text) }
 
 // proposed is a Spec that has read the page.
 type proposed struct {
-	spec   parser.Spec
-	values []Value // as in Proposal
-	item   bool    // the page says that it is about one thing
+	spec    parser.Spec
+	values  []Value // as in Proposal
+	records int     // that the page gives by it
+	item    bool    // the page says that it is about one thing
 }
 
 // page is a page that rules are tried on.
@@ -114,8 +120,11 @@ func newPage(in Page) *page {
 	return p
 }
 
-// isJSON reports whether the page is one JSON value.
-func (p *page) isJSON() bool { return strings.HasSuffix(p.in.ContentType, "json") }
+// isJSON reports whether the page is one JSON value, as its type says or, of a
+// page of another type, its text.
+func (p *page) isJSON() bool {
+	return strings.HasSuffix(p.in.ContentType, "json") || json.Valid(p.in.Body)
+}
 
 // nothing says why a page has nothing to propose.
 func (p *page) nothing() string {

@@ -118,8 +118,8 @@ func TestPropose(t *testing.T) {
 			"embedded state",
 			`<title>Kettle | Shop</title><script id="__NEXT_DATA__" type="application/json">{"props":{"page-props":{"item":{"title":"Kettle","sku":"k1","price":5.5,"currency":"USD"}},"site":{"name":"Shop"}}}</script>`,
 			[]string{
-				`title = { css = "script#__NEXT_DATA__", json = '.props."page-props".item.title' } # "Kettle"`,
-				`price = { css = "script#__NEXT_DATA__", json = '.props."page-props".item.price', type = "money", currency = "USD" } # {"amount":"5.5","currency":"USD"}`,
+				`title = { css = "script#__NEXT_DATA__", json = '.props."page-props".item.title', required = true } # "Kettle"`,
+				`price = { css = "script#__NEXT_DATA__", json = '.props."page-props".item.price', type = "money", currency = "USD", decimal = "." } # {"amount":"5.5","currency":"USD"}`,
 			},
 		},
 		{
@@ -132,7 +132,7 @@ func TestPropose(t *testing.T) {
 			`<html lang="de-DE"><h1>Kanne</h1><div id="product-price">1.299 €</div><p class="was-price">9 €</p><span class="byline">Ada</span>
 			<table><tr><th>Größe:</th><td>12 cm</td></tr><tr><th>Gewicht</th><td>1,5</td></tr></table>`,
 			[]string{
-				`title = { css = "h1" } # "Kanne"`,
+				`title = { css = "h1", required = true } # "Kanne"`,
 				`price = { css = "#product-price", type = "money", decimal = "," } # {"amount":"1299","currency":"EUR"}`,
 				`author = { css = "span.byline" } # "Ada"`,
 				`gewicht = { table = "Gewicht", type = "decimal", decimal = "," } # "1.5"`,
@@ -143,8 +143,8 @@ func TestPropose(t *testing.T) {
 		}},
 		{"rows", rowsPage, []string{
 			`rows = { css = "ul.shelf li" } # one record of each`, `key = "{url}"`,
-			`url = { css = "h1 a, h2 a, h3 a, h4 a", attr = "href", type = "url" } # "https://www.example.com/i/1"`,
-			`title = { css = "h1, h2, h3, h4" } # "Kettle of steel"`,
+			`url = { css = "h3 a", attr = "href", type = "url" } # "https://www.example.com/i/1"`,
+			`title = { css = "h3" } # "Kettle of steel"`,
 			`price = { css = "span.price", type = "money", locale = "en-US", decimal = "." } # {"amount":"10.00","currency":"USD"}`,
 		}},
 		{"text that would break a config", "<meta property=og:title content=\"a&quot;b&#10;# c\u202ed\x7f '''\">", []string{`# "a\"b # c\u202ed\x7f '''"`}},

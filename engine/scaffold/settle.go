@@ -64,7 +64,7 @@ func (p *page) complete(spec parser.Spec, share float64) (proposed, bool) {
 	if !ok {
 		return proposed{}, false
 	}
-	out := proposed{spec: spec}
+	out := proposed{spec: spec, records: len(records)}
 	out.spec.Fields = nil
 	for _, f := range spec.Fields {
 		v := valueOf(f.Name, records)

@@ -34,8 +34,12 @@ func (p *page) about() about {
 	}
 	texts, _ := p.texts(list, parser.Spec{})
 	var a about
-	if i := slices.IndexFunc(texts[1:], func(text string) bool { return text != "" }); i >= 0 {
-		a.linked = types[i]
+	counts := p.linkedCounts()
+	for i, t := range types {
+		if texts[i+1] != "" && counts[t] < manyItems {
+			a.linked = t
+			break
+		}
 	}
 	a.microdata = p.microdataType(types)
 	a.item = slices.Contains(itemTypes, a.linked) || slices.Contains(itemTypes, a.microdata) || isItem(texts[0])
@@ -56,14 +60,21 @@ const manyItems = 5
 func (p *page) microdataType(types []string) string {
 	counts := map[string]int{}
 	for n := range elements(p.root) {
-		for _, word := range strings.Fields(attr(n, "itemtype")) {
-			counts[word[strings.LastIndexByte(word, '/')+1:]]++
-		}
+		counts[typeOf(attr(n, "itemtype"))]++
 	}
 	for _, t := range types {
 		if n := counts[t]; n > 0 && n < manyItems {
 			return t
 		}
+	}
+	return ""
+}
+
+// typeOf is the first of the types in an itemtype, without the address of its
+// vocabulary.
+func typeOf(itemtype string) string {
+	for word := range strings.FieldsSeq(itemtype) {
+		return word[strings.LastIndexByte(word, '/')+1:]
 	}
 	return ""
 }
@@ -89,6 +100,9 @@ func (p *page) candidates(about about) []candidate {
 	add(vocabulary)
 	list = append(list, p.headed()...)
 	add(framework)
+	for i, c := range list {
+		list[i].sure = c.name == titleField && c.rule.CSS != "title" // which block pages have as well
+	}
 	return list
 }
 
@@ -96,7 +110,7 @@ func (p *page) candidates(about about) []candidate {
 func (c concept) structured(about about) []candidate {
 	var list []candidate
 	add := func(rule parser.Rule) {
-		list = append(list, candidate{name: c.name, kind: c.kind, rule: rule, written: true, sure: c.name == titleField})
+		list = append(list, candidate{name: c.name, kind: c.kind, rule: rule, written: true})
 	}
 	for _, path := range c.schema {
 		if about.linked != "" {
@@ -140,7 +154,8 @@ func (p *page) choose(list []candidate, texts []string) []parser.Field {
 }
 
 // best makes a field of the first candidate that can be read as its kind, else
-// of the first in structured data, as text. It is false where there is neither.
+// of the first in structured data, or that is an amount of who knows what. It is
+// false where there is none.
 func (r reading) best(list []candidate, texts []string) (parser.Field, bool) {
 	for i, c := range list {
 		r.written = c.written
@@ -149,8 +164,10 @@ func (r reading) best(list []candidate, texts []string) (parser.Field, bool) {
 		}
 	}
 	for i, c := range list {
-		if texts[i] != "" && c.written && c.kind != link {
-			return c.field(parser.Field{}), true
+		priced := c.kind == amount && (looksMoney.MatchString(texts[i]) || looksNumber.MatchString(texts[i]))
+		if texts[i] != "" && (c.written && c.kind != link || priced) {
+			r.written = c.written
+			return c.field(r.loosely(c.kind, texts[i])), true
 		}
 	}
 	return parser.Field{}, false

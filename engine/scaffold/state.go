@@ -38,7 +38,7 @@ func (p *page) state() map[string][]candidate {
 		if path, ok := best.paths[c.name]; ok {
 			rule := best.place
 			rule.JSON = path
-			list[c.name] = []candidate{{name: c.name, kind: c.kind, rule: rule}}
+			list[c.name] = []candidate{{name: c.name, kind: c.kind, rule: rule, written: true}}
 		}
 	}
 	return list
@@ -71,21 +71,33 @@ func (s *search) look(v any, path string, depth int) {
 	if s.objects++; !ok || depth > maxStateDepth || s.objects > maxStateObjects {
 		return
 	}
-	paths := map[string]string{}
-	for _, c := range slices.Concat(vocabulary, framework) {
-		for _, key := range c.keys {
-			if text, ok := scalar(object, key); ok && (c.name != titleField || s.shows(text)) {
-				paths[c.name] = join(path, strings.Split(key, ".")...)
-				break
-			}
-		}
-	}
-	if paths[titleField] != "" && len(paths) > minStateHits && len(paths) > len(s.best.paths) {
+	if paths := conceptPaths(path, object, s.shows); isThing(paths) && len(paths) > len(s.best.paths) {
 		s.best = thing{s.doc.place, paths}
 	}
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		s.look(object[key], join(path, key), depth+1)
 	}
+}
+
+// conceptPaths are where an object has what the vocabulary knows, by field, as
+// jq expressions. Its title is one that isTitle says is one.
+func conceptPaths(path string, object map[string]any, isTitle func(text string) bool) map[string]string {
+	paths := map[string]string{}
+	for _, c := range slices.Concat(vocabulary, framework) {
+		for _, key := range c.keys {
+			if text, ok := scalar(object, key); ok && (c.name != titleField || isTitle(text)) {
+				paths[c.name] = join(path, strings.Split(key, ".")...)
+				break
+			}
+		}
+	}
+	return paths
+}
+
+// isThing reports whether an object that has these is something that a page can
+// be about.
+func isThing(paths map[string]string) bool {
+	return paths[titleField] != "" && len(paths) > minStateHits
 }
 
 func (s *search) shows(text string) bool {

@@ -27,6 +27,7 @@ func (o *Proposal) TOML(engine ...string) string {
 		fmt.Fprintf(&b, "[engine]\n%s\n\n", strings.Join(engine, "\n"))
 	}
 	fmt.Fprintf(&b, "[source.%s]\ntargets = [%s]     # more of them here; or a file, such as \"urls.txt\"; or \"sitemap:URL\"\n", o.Source, quote(o.URL))
+	o.writeTemplate(&b)
 	b.WriteString(hints)
 	fmt.Fprintf(&b, "[source.%s.parser]\nversion = 1     # raise it when the rules change\n", o.Source)
 	if o.Spec.Rows != nil {
@@ -35,8 +36,21 @@ func (o *Proposal) TOML(engine ...string) string {
 	}
 	fmt.Fprintf(&b, "\n[source.%s.parser.fields]\n", o.Source)
 	o.writeFields(&b)
+	if o.Next != "" {
+		fmt.Fprintf(&b, "\n# [[source.%s.follow]]\n# css = %s     # the list's next page becomes a job, and so on\n", o.Source, quote(o.Next))
+	}
 	b.WriteString(sections)
 	return b.String()
+}
+
+// writeTemplate says how targets are given by their ids.
+func (o *Proposal) writeTemplate(b *strings.Builder) {
+	template, id := numbered(o.URL)
+	if template == "" || o.Spec.Rows != nil {
+		return
+	}
+	fmt.Fprintf(b, "# or in its place, for targets by id:\n# url     = %s\n# targets = [{ id = %s }]     # or a file, such as \"ids.csv\"\n# key     = \"{id}\"\n",
+		quote(template), quote(id))
 }
 
 // hints are settings of a source that most people come to want.
@@ -70,6 +84,9 @@ func (o *Proposal) writeFields(b *strings.Builder) {
 		fmt.Fprintf(b, "%s%s = { %s }", names[i], strings.Repeat(" ", width-utf8.RuneCountInString(names[i])), strings.Join(fieldSettings(f), ", "))
 		if v := o.Values[i]; v.JSON != nil {
 			fmt.Fprintf(b, "     # %s", shown(v.JSON))
+		}
+		if f.Type == "" && f.Name == priceField {
+			b.WriteString(`, which type = "money" reads if you add its currency`)
 		}
 		b.WriteByte('\n')
 	}

@@ -16,6 +16,7 @@ type concept struct {
 
 const (
 	titleField    = "title"
+	priceField    = "price"
 	currencyField = "currency" // no field of its own: what amounts are in
 )
 
@@ -36,7 +37,7 @@ var vocabulary = []concept{
 		keys: []string{"currency", "priceCurrency", "currencyCode", "price.currency"},
 	},
 	{
-		name: "price", kind: amount, schema: []string{"offers.price", "offers.lowPrice", "offers.priceSpecification.price"},
+		name: priceField, kind: amount, schema: []string{"offers.price", "offers.lowPrice", "offers.priceSpecification.price"},
 		meta:  []string{"product:price:amount", "og:price:amount"},
 		keys:  []string{"price", "salePrice", "price.amount", "price.value"},
 		words: []string{"price", "preis", "prix", "precio", "prezzo"},

@@ -1,0 +1,223 @@
+package scaffold
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/andybalholm/cascadia"
+	"golang.org/x/net/html"
+
+	"semel/parser"
+)
+
+const (
+	maxGroups   = 5    // that are tried, those with most text
+	minRowText  = 15   // bytes of text that a row has more than a menu's entry
+	maxRowText  = 300  // bytes that count of one row: a listing has many rows, not long ones
+	listedShare = 0.25 // of the page's text that its rows must have, or the page is about something else
+)
+
+// group is elements of one kind below one parent.
+type group struct {
+	tag     string
+	members []*html.Node
+	text    int // bytes, of each up to maxRowText
+}
+
+// elementRows proposes elements as rows: those of the group whose rows have most
+// fields and text.
+func (p *page) elementRows() []proposed {
+	if p.root == nil {
+		return nil
+	}
+	var best []proposed
+	most := 0
+	for _, g := range p.groups() {
+		found, ok := p.rowsOf(g)
+		if weight := len(found.spec.Fields) * g.text; ok && weight > most {
+			best, most = []proposed{found}, weight
+		}
+	}
+	return best
+}
+
+// rowsOf proposes a group's members as rows, by the first selector that gives
+// some.
+func (p *page) rowsOf(g group) (proposed, bool) {
+	list := g.candidates()
+	for _, css := range g.selectors(p.root) {
+		if out, ok := p.rows(parser.Rule{CSS: css}, list, minRows); ok {
+			return out, true
+		}
+	}
+	return proposed{}, false
+}
+
+// groups are the page's candidates for rows, those with most text first.
+func (p *page) groups() []group {
+	var list []group
+	content := textBytes(p.root)
+	for n := range elements(p.root) {
+		if inFrame(n) {
+			continue
+		}
+		for _, g := range groupsBelow(n) {
+			if len(g.members) >= minRows && float64(g.text) >= listedShare*float64(content) {
+				list = append(list, g)
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b group) int { return b.text - a.text })
+	return list[:min(len(list), maxGroups)]
+}
+
+// frameTags are of what stands around the content, frameWords are of its ids
+// and classes.
+var (
+	frameTags  = strings.Fields("nav header footer aside select head svg")
+	frameWords = strings.Fields("nav navbar navigation menu footer sidebar breadcrumb breadcrumbs crumbs pagination pager related recommended recent similar social cookie consent")
+)
+
+// inFrame reports whether an element is of what stands around the content.
+func inFrame(n *html.Node) bool {
+	for ; n != nil; n = n.Parent {
+		if isFrame(n) {
+			return true
+		}
+	}
+	return false
+}
+
+// textBytes is how much text there is below n, without what stands around the
+// content.
+func textBytes(n *html.Node) int {
+	count := 0
+	for c := range n.ChildNodes() {
+		switch {
+		case c.Type == html.TextNode:
+			count += len(strings.TrimSpace(c.Data))
+		case c.Type == html.ElementNode && !notRead(c.Data) && !isFrame(c):
+			count += textBytes(c)
+		}
+	}
+	return count
+}
+
+// isFrame reports whether an element has the tag or the name of what stands
+// around content. One with the page's heading in it has its name by what else it
+// holds.
+func isFrame(n *html.Node) bool {
+	if slices.Contains(frameTags, n.Data) {
+		return true
+	}
+	words := wordsOf(attr(n, "id") + " " + attr(n, "class") + " " + attr(n, "role"))
+	named := slices.ContainsFunc(words, func(word string) bool { return slices.Contains(frameWords, word) })
+	return named && n.Data != "body" && n.Data != "html" && !hasElement(n, "h1") && !hasElement(n, "main")
+}
+
+// groupsBelow are the children of an element that may be rows, by their tag in
+// page order. Where a part of those with a tag has neither text nor link, none
+// are.
+func groupsBelow(n *html.Node) []group {
+	var list []group
+	all := map[string]int{}
+	for c := range n.ChildNodes() {
+		if c.Type != html.ElementNode || notRead(c.Data) || c.Data == "p" || c.Data == "a" && n.Data == "p" {
+			continue
+		}
+		all[c.Data]++
+		text := len(textOf(c, maxRowText))
+		if !isRow(c, text) {
+			continue
+		}
+		i := slices.IndexFunc(list, func(g group) bool { return g.tag == c.Data })
+		if i < 0 {
+			i = len(list)
+			list = append(list, group{tag: c.Data})
+		}
+		list[i].members = append(list[i].members, c)
+		list[i].text += min(text, maxRowText)
+	}
+	return slices.DeleteFunc(list, func(g group) bool { return 5*len(g.members) < 4*all[g.tag] })
+}
+
+// isRow reports whether an element has what a row needs: a link and some text,
+// or cells.
+func isRow(n *html.Node, text int) bool {
+	if n.Data == "tr" {
+		return hasElement(n, "td") && text > 0
+	}
+	return text >= minRowText && (n.Data == "a" || hasElement(n, "a"))
+}
+
+// selectors are CSS selectors that find the rows, those that will outlive a new
+// design first.
+func (g group) selectors(root *html.Node) []string {
+	var list []string
+	parent := g.members[0].Parent
+	own := g.tag
+	if g.tag == "tr" {
+		own = "tr:has(td)"
+		for parent.Data != "table" && parent.Parent != nil {
+			parent = parent.Parent
+		}
+	}
+	if schema := typeOf(attr(g.members[0], "itemtype")); identifier.MatchString(schema) {
+		list = append(list, g.tag+`[itemtype$="/`+schema+`"]`)
+	}
+	for _, a := range g.members[0].Attr {
+		if strings.HasPrefix(a.Key, "data-") && identifier.MatchString(a.Key) {
+			list = append(list, g.tag+"["+a.Key+"]")
+		}
+	}
+	above := names(parent)
+	for _, name := range above {
+		list = append(list, parent.Data+name+" "+own, parent.Data+name+" > "+own)
+	}
+	for class := range strings.FieldsSeq(attr(g.members[0], "class")) {
+		if stable(class) {
+			list = append(list, g.tag+"."+class)
+		}
+	}
+	for n := parent.Parent; n != nil; n = n.Parent {
+		for _, name := range names(n) {
+			list = append(list, fmt.Sprintf("%s%s %s > %s", n.Data, name, parent.Data, own))
+		}
+	}
+	list = append(list, parent.Data+" > "+own, parent.Data+" "+own)
+	return slices.DeleteFunc(list, func(css string) bool { return !g.foundBy(css, root) })
+}
+
+// names are an element's id and classes as parts of selectors.
+func names(n *html.Node) []string {
+	var list []string
+	if id := attr(n, "id"); stable(id) {
+		list = append(list, "#"+id)
+	}
+	for class := range strings.FieldsSeq(attr(n, "class")) {
+		if stable(class) {
+			list = append(list, "."+class)
+		}
+	}
+	return list
+}
+
+// foundBy reports whether a selector finds all rows, and nothing that is none.
+func (g group) foundBy(css string, root *html.Node) bool {
+	sel, err := cascadia.Parse(css)
+	if err != nil {
+		return false
+	}
+	members := make(map[*html.Node]bool, len(g.members))
+	for _, n := range g.members {
+		members[n] = true
+	}
+	found := cascadia.QueryAll(root, sel)
+	for _, n := range found {
+		if !members[n] && (!isRow(n, len(textOf(n, maxRowText))) || inFrame(n)) {
+			return false
+		}
+	}
+	return len(found) >= len(g.members) && !slices.ContainsFunc(g.members, func(n *html.Node) bool { return !sel.Match(n) })
+}
