@@ -16,6 +16,7 @@ import (
 	"semel/engine/intake"
 	"semel/engine/scaffold"
 	"semel/parser"
+	"semel/storage"
 )
 
 // initTimeout is how long init waits for a page: as a source's default timeout.
@@ -71,24 +72,87 @@ func (a *app) init(ctx context.Context, address, file string) error {
 	if err != nil {
 		return err
 	}
-	proposal := scaffold.Propose(page)
+	proposal, err := scaffold.Propose(page)
+	if err != nil {
+		return &fault{exitFailed, err, unreadableHint}
+	}
 	for _, note := range proposal.Notes {
 		a.notef("note: %s", note)
 	}
 	return a.showInit(proposal.TOML(engineSettings(c)...), proposal)
 }
 
-// initPage reads the page or fetches it.
+// initPage reads the page or fetches it. One that a run would not read is an
+// error: a config of an error page would be no use.
 func (a *app) initPage(ctx context.Context, c *config.Config, address, file string) (scaffold.Page, error) {
-	if file == "" {
-		return a.fetchPage(ctx, c, address)
-	}
-	body, err := a.readPage(file, c.Engine.MaxBodyBytes)
+	e, err := a.initEngine(c)
 	if err != nil {
 		return scaffold.Page{}, err
 	}
+	defer e.Close()
+	var trial engine.Trial
+	var page *fetch.Page
+	if file == "" {
+		trial, page, err = e.FetchPage(ctx, initSource, intake.Target{URL: address})
+	} else {
+		trial, page, err = a.savedPage(ctx, e, c, file)
+	}
+	switch {
+	case err != nil:
+		return scaffold.Page{}, err
+	case ctx.Err() != nil:
+		return scaffold.Page{}, context.Cause(ctx)
+	case trial.Category != "":
+		return scaffold.Page{}, &fault{exitFailed, fmt.Errorf("%s: %s", trial.Category, plain(trial.Reason)), pageHint(trial.Category)}
+	}
+	return scaffold.Page{Body: page.Body, ContentType: page.ContentType, URL: address, FinalURL: page.FinalURL}, nil
+}
+
+// initSource is the source of initEngine.
+const initSource = "init"
+
+// initEngine tries pages as for a source without settings.
+func (a *app) initEngine(c *config.Config) (*engine.Engine, error) {
+	rules, err := parser.Compile(parser.Spec{})
+	if err != nil {
+		return nil, err
+	}
+	opts := engineOptions(c, nil, slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	opts.Proxies = nil
+	opts.Sources = []engine.Source{{
+		Source: intake.Source{Name: initSource}, Rules: rules, Timeout: initTimeout,
+		Limits: engine.Limits{Attempts: 1, Time: initTimeout, Bytes: 2 * c.Engine.MaxBodyBytes, Rescues: 1}, // the cap of a body is engine.max_body
+	}}
+	return engine.New(opts)
+}
+
+// savedPage reads a saved page, and judges it as a fetched one.
+func (a *app) savedPage(ctx context.Context, e *engine.Engine, c *config.Config, file string) (engine.Trial, *fetch.Page, error) {
+	body, err := a.readPage(file, c.Engine.MaxBodyBytes)
+	if err != nil {
+		return engine.Trial{}, nil, err
+	}
 	page := filePage(file, body)
-	return scaffold.Page{Body: page.Body, ContentType: page.ContentType}, nil
+	trial, err := e.TryPage(ctx, initSource, intake.Target{URL: scaffold.Placeholder}, page)
+	return trial, page, err
+}
+
+const (
+	savedHint      = "a page that was saved in a browser will do: semel init --file PAGE"
+	unreadableHint = "rules read HTML and JSON; where a script fills the page, save what a browser shows of it: semel init --file PAGE"
+)
+
+// pageHint is what a person can do about a page that init cannot have.
+func pageHint(c storage.Category) string {
+	switch c {
+	case storage.CategoryNotFound:
+		return "look at the address in a browser: a config of an error page would be no use"
+	case storage.CategoryContentType:
+		return unreadableHint
+	case storage.CategoryTooLarge, storage.CategoryBudgetExhausted, storage.CategoryConfig:
+		return "the setting can be changed in a config that -c names"
+	}
+	return savedHint
 }
 
 // filePage is a saved page, whose name says what it is.
@@ -97,36 +161,6 @@ func filePage(path string, body []byte) *fetch.Page {
 		return fetch.FilePage(body, "application/json")
 	}
 	return fetch.FilePage(body, "text/html")
-}
-
-// fetchPage fetches a page as try would for a source without settings.
-func (a *app) fetchPage(ctx context.Context, c *config.Config, address string) (scaffold.Page, error) {
-	const name = "init"
-	rules, err := parser.Compile(parser.Spec{})
-	if err != nil {
-		return scaffold.Page{}, err
-	}
-	opts := engineOptions(c, nil, slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
-	opts.Proxies = nil
-	opts.Sources = []engine.Source{{
-		Source: intake.Source{Name: name}, Rules: rules, Timeout: initTimeout,
-		Limits: engine.Limits{Attempts: 1, Time: initTimeout, Bytes: c.Engine.MaxBodyBytes, Rescues: 1},
-	}}
-	e, err := engine.New(opts)
-	if err != nil {
-		return scaffold.Page{}, err
-	}
-	defer e.Close()
-	trial, page, err := e.FetchPage(ctx, name, intake.Target{URL: address})
-	switch {
-	case err != nil:
-		return scaffold.Page{}, err
-	case ctx.Err() != nil:
-		return scaffold.Page{}, context.Cause(ctx)
-	case page == nil:
-		return scaffold.Page{}, &fault{exitFailed, fmt.Errorf("%s: %s", trial.Category, plain(trial.Reason)), "a page that was saved in a browser will do: semel init --file PAGE"}
-	}
-	return scaffold.Page{Body: page.Body, ContentType: page.ContentType, URL: address, FinalURL: page.FinalURL}, nil
 }
 
 // engineSettings are the settings that decide what a page is fetched as, where
@@ -142,6 +176,9 @@ func engineSettings(c *config.Config) []string {
 	}
 	if c.Engine.AllowPrivate != was.AllowPrivate {
 		lines = append(lines, fmt.Sprintf("allow_private = %t", c.Engine.AllowPrivate))
+	}
+	if c.Engine.MaxBodyBytes != was.MaxBodyBytes {
+		lines = append(lines, fmt.Sprintf(`max_body = "%dB"`, c.Engine.MaxBodyBytes))
 	}
 	return lines
 }

@@ -13,9 +13,10 @@ import (
 
 const (
 	maxGroups   = 5    // that are tried, those with most text
-	minRowText  = 15   // bytes of text that a row has more than a menu's entry
-	maxRowText  = 300  // bytes that count of one row: a listing has many rows, not long ones
-	listedShare = 0.25 // of the page's text that its rows must have, or the page is about something else
+	minRowText  = 10   // bytes of text that a row has, in the mean: more than a menu's entry
+	maxRowText  = 300  // bytes that count of one row for evenShare, and for which group has most
+	listedShare = 0.5  // of the page's text that its rows must have, or the page is about something else
+	evenShare   = 0.25 // the same, of what counts: a listing has many rows, not one that is all
 )
 
 // group is elements of one kind below one parent.
@@ -63,7 +64,7 @@ func (p *page) groups() []group {
 			continue
 		}
 		for _, g := range groupsBelow(n) {
-			if len(g.members) >= minRows && float64(g.text) >= listedShare*float64(content) {
+			if len(g.members) >= minRows && float64(g.text) >= evenShare*float64(content) && float64(g.textBytes()) >= listedShare*float64(content) {
 				list = append(list, g)
 			}
 		}
@@ -76,8 +77,17 @@ func (p *page) groups() []group {
 // and classes.
 var (
 	frameTags  = strings.Fields("nav header footer aside select head svg")
-	frameWords = strings.Fields("nav navbar navigation menu footer sidebar breadcrumb breadcrumbs crumbs pagination pager related recommended recent similar social cookie consent")
+	frameWords = strings.Fields("nav navbar navigation menu footer sidebar breadcrumb crumbs pagination pager related recommended recent similar social cookie consent comment comments")
 )
+
+// textBytes is how much text the group's rows have.
+func (g group) textBytes() int {
+	count := 0
+	for _, n := range g.members {
+		count += textBytes(n)
+	}
+	return count
+}
 
 // inFrame reports whether an element is of what stands around the content.
 func inFrame(n *html.Node) bool {
@@ -112,7 +122,9 @@ func isFrame(n *html.Node) bool {
 		return true
 	}
 	words := wordsOf(attr(n, "id") + " " + attr(n, "class") + " " + attr(n, "role"))
-	named := slices.ContainsFunc(words, func(word string) bool { return slices.Contains(frameWords, word) })
+	named := slices.ContainsFunc(words, func(word string) bool {
+		return slices.ContainsFunc(frameWords, func(end string) bool { return strings.HasSuffix(word, end) }) // as mainnav
+	})
 	return named && n.Data != "body" && n.Data != "html" && !hasElement(n, "h1") && !hasElement(n, "main")
 }
 
@@ -139,7 +151,9 @@ func groupsBelow(n *html.Node) []group {
 		list[i].members = append(list[i].members, c)
 		list[i].text += min(text, maxRowText)
 	}
-	return slices.DeleteFunc(list, func(g group) bool { return 5*len(g.members) < 4*all[g.tag] })
+	return slices.DeleteFunc(list, func(g group) bool {
+		return 5*len(g.members) < 4*all[g.tag] || g.tag != "tr" && g.text < minRowText*len(g.members)
+	})
 }
 
 // isRow reports whether an element has what a row needs: a link and some text,
@@ -148,7 +162,7 @@ func isRow(n *html.Node, text int) bool {
 	if n.Data == "tr" {
 		return hasElement(n, "td") && text > 0
 	}
-	return text >= minRowText && (n.Data == "a" || hasElement(n, "a"))
+	return text > 0 && (n.Data == "a" || hasElement(n, "a"))
 }
 
 // selectors are CSS selectors that find the rows, those that will outlive a new
@@ -173,7 +187,7 @@ func (g group) selectors(root *html.Node) []string {
 	}
 	above := names(parent)
 	for _, name := range above {
-		list = append(list, parent.Data+name+" "+own, parent.Data+name+" > "+own)
+		list = append(list, parent.Data+name+" > "+own, parent.Data+name+" "+own)
 	}
 	for class := range strings.FieldsSeq(attr(g.members[0], "class")) {
 		if stable(class) {

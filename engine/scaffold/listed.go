@@ -54,49 +54,36 @@ func (l *objectList) look(v any, path string, depth int, anything bool) {
 	}
 }
 
-// ids are keys of what tells objects apart.
-var ids = []string{"id", "sku", "key", "slug"}
-
-// keyed are the single values of an object: ids first, then what the vocabulary
-// knows, by the names that the object has for them.
+// keyed are the single values of an object, by the names that the object has
+// for them: first what tells objects apart, then what the vocabulary knows.
 func keyed(object map[string]any) []candidate {
-	var first, known, others []candidate
-	for _, key := range slices.Sorted(maps.Keys(object)) {
-		c := candidate{name: keyName(key), kind: unknown, written: true, rule: parser.Rule{JSON: join(".", key)}}
-		if _, ok := scalar(object, key); !ok || c.name == "" {
-			continue
-		}
-		switch kind, ok := kindOfKey(key); {
-		case c.name == "url":
-			c.kind = link
-			first = append(first, c)
-		case slices.Contains(ids, c.name):
-			first = append(first, c)
-		case ok:
-			c.kind = kind
-			known = append(known, c)
-		default:
-			others = append(others, c)
+	var list []candidate
+	names := map[string]bool{"": true}
+	add := func(name, key string, kind kind) {
+		if _, ok := scalar(object, key); ok && !names[name] {
+			names[name] = true
+			list = append(list, candidate{name: name, kind: kind, written: true, rule: parser.Rule{JSON: join(".", strings.Split(key, ".")...)}})
 		}
 	}
+	for _, key := range []string{"id", "sku", "key", "slug"} {
+		add(key, key, unknown)
+	}
+	add("url", "url", link)
 	for _, c := range vocabulary {
 		for _, key := range c.keys {
-			if _, ok := scalar(object, key); ok && object[key] == nil { // it is deeper
-				known = append(known, candidate{name: c.name, kind: c.kind, written: true, rule: parser.Rule{JSON: join(".", strings.Split(key, ".")...)}})
+			name := keyName(key)
+			if c.name == currencyField || strings.Contains(key, ".") {
+				name = c.name
 			}
+			add(name, key, c.kind)
 		}
 	}
-	return sortByName(slices.Concat(first, known, others))
-}
-
-// kindOfKey is the kind of the concept that a key is for.
-func kindOfKey(key string) (kind, bool) {
-	for _, c := range vocabulary {
-		if slices.Contains(c.keys, key) {
-			return c.kind, true
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		if !strings.Contains(key, ".") { // which scalar takes for a path
+			add(keyName(key), key, unknown)
 		}
 	}
-	return unknown, false
+	return list
 }
 
 // camel finds where a word of a key such as "createdAt" begins.

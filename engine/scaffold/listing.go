@@ -40,6 +40,9 @@ func (p *page) listing() (proposed, bool) {
 // rows proposes the fields of rows, of which there must be some number. The key
 // is the first of the fields that tells them apart.
 func (p *page) rows(rule parser.Rule, list []candidate, least int) (proposed, bool) {
+	if _, err := read(parser.Spec{Rows: &rule, Key: "{url}"}, p.in); err != nil {
+		return proposed{}, false // there are none
+	}
 	for i, c := range list {
 		spec := parser.Spec{Version: 1, Rows: &rule, Key: "{" + probeName(i) + "}"}
 		texts, ok := p.texts(list, spec)

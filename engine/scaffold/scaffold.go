@@ -17,6 +17,7 @@ package scaffold
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -52,11 +53,20 @@ type Value struct {
 	Rows int             // that have it; 0 where there are no rows
 }
 
-// Propose looks at a page. It always gives a config: where the page has nothing
-// to propose, Notes say so.
-func Propose(in Page) *Proposal {
+// ErrNoText means that a page is nothing that rules read.
+var ErrNoText = errors.New("the page is empty, or no text")
+
+// Propose looks at a page. Of any text it gives a config: where that has nothing
+// to propose, Notes say so. Its error is ErrNoText.
+func Propose(in Page) (*Proposal, error) {
+	if !isText(in.Body) {
+		return nil, ErrNoText
+	}
 	p := newPage(in)
 	out := &Proposal{URL: p.in.Vars["url"], Source: sourceName(p.in.Vars["url"])}
+	if in.FinalURL != "" && in.FinalURL != in.URL {
+		out.note("the address redirects: the page is at " + in.FinalURL)
+	}
 	if in.URL == "" && out.URL == Placeholder {
 		out.note("the page has no canonical link: put its address in the place of " + Placeholder)
 	}
@@ -67,13 +77,23 @@ func Propose(in Page) *Proposal {
 		}
 	}
 	out.take(found, p)
-	return out
+	return out, nil
+}
+
+// isText reports whether a page is neither empty nor binary.
+func isText(body []byte) bool {
+	return len(bytes.TrimSpace(body)) > 0 && bytes.IndexByte(body[:min(len(body), 1024)], 0) < 0
 }
 
 // take makes the proposal's rules of what was found, which is settled.
 func (o *Proposal) take(found proposed, p *page) {
 	o.Spec, o.Values = found.spec, found.values
-	if len(o.Spec.Fields) > 0 {
+	switch len(o.Spec.Fields) {
+	case 0:
+	case 1:
+		o.note("the page says no more than its " + o.Spec.Fields[0].Name + ": look whether a browser shows another page")
+		return
+	default:
 		return
 	}
 	o.note(p.nothing())
@@ -129,11 +149,9 @@ func (p *page) isJSON() bool {
 // nothing says why a page has nothing to propose.
 func (p *page) nothing() string {
 	switch {
-	case len(bytes.TrimSpace(p.in.Body)) == 0:
-		return "the page is empty: the config has a field to begin with"
-	case bytes.IndexByte(p.in.Body[:min(len(p.in.Body), 1024)], 0) >= 0:
-		return "the page is no text: the config has a field to begin with"
-	case p.root != nil && hasElement(p.root, "frameset"):
+	case p.root == nil:
+		return "the page is JSON without a list or an object of single values: the config has a field to begin with"
+	case hasElement(p.root, "frameset"):
 		return "the page is a frameset: the content is in the pages of its frames; the config has a field to begin with"
 	}
 	return "the page says nothing of itself that could be read, as pages do that a script fills: the config has a field to begin with"

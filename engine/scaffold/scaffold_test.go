@@ -2,11 +2,15 @@ package scaffold_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"semel/engine/config"
 	"semel/engine/scaffold"
@@ -31,7 +35,10 @@ func load(t testing.TB, text string) *config.Config {
 // value in the text must come out again. It gives the first record.
 func propose(t testing.TB, page scaffold.Page) (*scaffold.Proposal, map[string]json.RawMessage) {
 	t.Helper()
-	p := scaffold.Propose(page)
+	p, err := scaffold.Propose(page)
+	if err != nil {
+		t.Fatal(err)
+	}
 	c := load(t, p.TOML())
 	out, err := c.Sources[0].Rules.Parse(parser.Input{
 		Body: page.Body, ContentType: page.ContentType, FinalURL: p.URL, Target: p.URL, Vars: map[string]string{"url": p.URL},
@@ -141,8 +148,11 @@ func TestPropose(t *testing.T) {
 		{"a day in words", `<html lang="fr"><h1>Fête</h1><span class="date">3 mai 2026</span>`, []string{
 			`published = { css = "span.date", type = "date", layout = "2 January 2006", language = "fr" } # "2026-05-03"`,
 		}},
+		{"money of nobody knows where", `<html lang="en"><h1>Kettle</h1><b class="price">$ 9.50</b>`, []string{
+			`price = { css = "b.price" } # "$ 9.50", which type = "money" reads if you add its currency`,
+		}},
 		{"rows", rowsPage, []string{
-			`rows = { css = "ul.shelf li" } # one record of each`, `key = "{url}"`,
+			`rows = { css = "ul.shelf > li" } # one record of each`, `key = "{url}"`,
 			`url = { css = "h3 a", attr = "href", type = "url" } # "https://www.example.com/i/1"`,
 			`title = { css = "h3" } # "Kettle of steel"`,
 			`price = { css = "span.price", type = "money", locale = "en-US", decimal = "." } # {"amount":"10.00","currency":"USD"}`,
@@ -161,27 +171,151 @@ func TestPropose(t *testing.T) {
 	}
 }
 
+// around is what a page has around its content: menus that repeat as rows do.
+func around(content string) string {
+	link := func(i int) string {
+		return fmt.Sprintf(`<a href="/c/%d">Everything about category %d of things</a>`, i, i)
+	}
+	var entries, divs strings.Builder
+	for i := range 12 {
+		entries.WriteString("<li>" + link(i) + "</li>")
+		divs.WriteString(`<div class="entry">` + link(i) + "</div>")
+	}
+	return `<html lang="en-US"><link rel="canonical" href="https://shop.example/kettles"><body><header><ul>` + entries.String() + `</ul></header><div class="main-menu">` +
+		divs.String() + "</div>" + content + `<div id="footer"><ul>` + entries.String() + `</ul></div><div class="related-items">` + divs.String() + "</div>"
+}
+
+// each repeats a text for some rows, with the row's number, a name and a price
+// in the places of its verbs.
+func each(format string) string {
+	var b strings.Builder
+	for i, name := range []string{"Kettle of steel", "Teapot of glass", "Cups, a set of six", "Spoons, silver", "Sugar bowl", "Whisk, large"} {
+		if i > 0 && strings.HasPrefix(format, "{") {
+			b.WriteByte(',')
+		}
+		b.WriteString(strings.NewReplacer("$N", strconv.Itoa(i+1), "$NAME", name, "$PRICE", strconv.Itoa(10+i)+".50").Replace(strings.ReplaceAll(format, "$NAME", name)))
+	}
+	return b.String()
+}
+
+// TestRows: what repeats is found wherever it stands, and told from menus.
+func TestRows(t *testing.T) {
+	const ld = `<script type="application/ld+json">`
+	const offers = `"offers":{"@type":"Offer","price":"$PRICE","priceCurrency":"EUR"}`
+	const json = `{"id":$N,"name":"$NAME","price":$PRICE,"currency":"EUR","image":"/i/$N.png"}`
+	for _, c := range []struct{ name, page, rows, key, fields string }{
+		{"list", `<ul class="shelf">` + each(`<li><a href="/p/$N"><h2>$NAME</h2></a></li>`) + "</ul>", `css = "ul.shelf > li"`, "{url}", "url title"},
+		{
+			"data attributes", "<div>" + each(`<div class="x1a2b3" data-sku-id="k$N"><a href="/p/$N">$NAME</a><i data-price="$$PRICE">now</i></div>`) + "</div>",
+			`css = "div[data-sku-id]"`, "{id}", "id url title price",
+		},
+		{
+			"cards with made-up classes", `<div class="grid">` + each(`<div class="css-9a8b7c"><a href="/p/$N">$NAME</a><b class="price">$$PRICE</b></div>`) + "</div>",
+			`css = "div.grid > div"`, "{url}", "url title price",
+		},
+		{
+			"the richer of two lists", "<main><ul>" + each(`<li><a href="/blog/$N">Read about the $NAME</a></li>`) + `</ul><div class="results">` +
+				each(`<article><h3><a href="/p/$N">$NAME</a></h3><p>The $NAME for your kitchen</p><b class="price">$$PRICE</b></article>`) + "</div></main>",
+			`css = "div.results > article"`, "{url}", "url title price description",
+		},
+		{
+			"microdata", "<div>" + each(`<div itemscope itemtype="https://schema.org/Product"><a itemprop="url" href="/p/$N"><b itemprop="name">$NAME</b></a></div>`) + "</div>",
+			`css = 'div[itemtype$="/Product"]'`, "{url}", "url title",
+		},
+		{"table", `<table id="t"><tr><th>Code</th><th>Name</th></tr>` + each(`<tr><td>c$N</td><td>$NAME</td></tr>`) + "</table>", `css = "table#t tr:has(td)"`, "{code}", "code name"},
+		{"table without headers", `<table id="t">` + each(`<tr><td>c$N</td><td>$NAME</td></tr>`) + "</table>", `css = "table#t tr:has(td)"`, "{column_1}", "column_1 column_2"},
+		{
+			"JSON-LD list", ld + `{"@type":"ItemList","itemListElement":[` + each(`{"@type":"ListItem","url":"/p/$N","name":"$NAME"}`) + "]}</script>",
+			`jsonld = "itemListElement", schema = "ItemList"`, "{url}", "url title",
+		},
+		{
+			"JSON-LD list of things", ld + `{"@type":"CollectionPage","mainEntity":{"@type":"ItemList","itemListElement":[` +
+				each(`{"@type":"ListItem","item":{"@type":"Product","url":"/p/$N","name":"$NAME",`+offers+`}}`) + "]}}</script>",
+			`jsonld = "mainEntity.itemListElement.item"`, "{url}", "url title price",
+		},
+		{
+			"many products", ld + `[` + each(`{"@type":["Thing","Product"],"sku":"k$N","name":"$NAME",`+offers+`}`) + "]</script>",
+			`css = 'script[type="application/ld+json"]', json = '.. | objects | select([."@type"] | flatten | index("Product"))'`, "{sku}", "sku title price",
+		},
+		{
+			"embedded list", `<script id="__NEXT_DATA__">{"menu":[` + each(`{"label":"$NAME","href":"/"}`) + `],"found":{"items":[` + each(json) + "]}}</script>",
+			`css = "script#__NEXT_DATA__", json = ".found.items[]"`, "{id}", "id name price image",
+		},
+		{
+			"assigned list", `<script>window.state = {"items":[` + each(json) + "]};</script>",
+			`regex = 'window\.state\s*=\s*', json = ".items[]"`, "{id}", "id name price image",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, _ := propose(t, html(around(c.page)))
+			var fields []string
+			for _, f := range p.Spec.Fields {
+				fields = append(fields, f.Name)
+			}
+			text := p.TOML()
+			if !strings.Contains(text, "rows    = { "+c.rows+" }") || p.Spec.Key != c.key || strings.Join(fields, " ") != c.fields {
+				t.Errorf("key %s, fields %s of\n%s", p.Spec.Key, fields, text)
+			}
+		})
+	}
+	if p, _ := propose(t, html(around("<h1>Kettle</h1><p>There is one of it.</p>"))); p.Spec.Rows != nil {
+		t.Errorf("of a page with one thing and menus the rows are\n%s", p.TOML())
+	}
+}
+
 // TestHints: with the marks of comments taken away the hints are settings.
 func TestHints(t *testing.T) {
 	hint := regexp.MustCompile(`(?m)^# (\w+ *=|\[)`)
-	for _, text := range []string{scaffold.Starter, scaffold.Propose(html("<h1>a</h1>")).TOML(`allow_private = true`)} {
+	list := mustPropose(t, html(around(each(`<article><a href="/p/$N">$NAME</a></article>`)+`<a rel="next" href="?page=2">next</a>`))).TOML(`allow_private = true`)
+	for _, text := range []string{scaffold.Starter, mustPropose(t, html("<h1>a</h1>")).TOML(), list} {
 		c := load(t, hint.ReplaceAllString(text, "$1"))
-		if len(c.Proxies) != 1 || len(c.Sinks) != 1 || len(c.Sources[0].Proxies) != 1 {
+		if len(c.Proxies) != 1 || len(c.Sinks) != 1 || len(c.Sources[0].Proxies) != 1 || text == list && len(c.Sources[0].Follow) != 1 {
 			t.Errorf("not all hints are there:\n%s", text)
 		}
 	}
 	load(t, scaffold.Starter)
 }
 
-// TestWeird: whatever the page is, there is a config, and a note where it is
+// TestNumbered: where an address ends with a number, that can be the target.
+func TestNumbered(t *testing.T) {
+	for address, want := range map[string]string{
+		"https://shop.example/p/12":              "https://shop.example/p/{id}",
+		"https://shop1.example/12.html":          "https://shop1.example/{id}.html",
+		"https://shop.example/p?lang=de&sku=7&a": "https://shop.example/p?lang=de&sku={id}&a",
+		"https://shop.example/2026/12":           "",
+		"https://shop.example/12/kettle":         "",
+		"https://shop.example/p/{x}/12":          "",
+		"https://shop.example/list?page=2":       "",
+	} {
+		page := html("<h1>a</h1>")
+		page.URL = address
+		text := mustPropose(t, page).TOML()
+		_, template, _ := strings.Cut(text, "# url     = ")
+		template, _, _ = strings.Cut(template, "\n")
+		if strings.Trim(template, `"`) != want {
+			t.Errorf("%s has the template %s", address, template)
+			continue
+		}
+		if want == "" {
+			continue
+		}
+		text = regexp.MustCompile(`(?m)^targets = .*\n.*\n# (url .*\n)# (targets .*\n)# (key .*\n)`).ReplaceAllString(text, "$1$2$3")
+		s := load(t, text).Sources[0]
+		if job, err := s.Job(s.Targets.Targets[0], time.Time{}); err != nil || job.URL != address {
+			t.Errorf("by its id the page is %s (%v), want %s", job.URL, err, address)
+		}
+	}
+}
+
+// TestWeird: whatever text a page is, there is a config, and a note where it is
 // for want of a better one.
 func TestWeird(t *testing.T) {
 	for name, page := range map[string]scaffold.Page{
-		"empty":     html(""),
-		"binary":    html("\x00\x01\x02\xff"),
 		"frameset":  html(`<frameset><frame src="a.html"></frameset>`),
 		"broken":    {Body: []byte(`{"a":`), ContentType: "application/json"},
+		"a number":  {Body: []byte(`42`), ContentType: "application/json"},
 		"no values": html(`<div></div>`),
+		"one value": html(`<title>Just a moment...</title>`),
 		"deep":      html(strings.Repeat("<div>", 600) + "x"),
 	} {
 		p, _ := propose(t, page)
@@ -189,8 +323,17 @@ func TestWeird(t *testing.T) {
 			t.Errorf("%s: notes %q, address %s", name, p.Notes, p.URL)
 		}
 	}
+	for _, body := range []string{"", " \n", "\x00\x01\x02\xff"} {
+		if _, err := scaffold.Propose(html(body)); !errors.Is(err, scaffold.ErrNoText) {
+			t.Errorf("%q: %v", body, err)
+		}
+	}
 	if p, _ := propose(t, html(`<link rel="canonical" href="https://u:p@shop.example/">`)); p.URL != scaffold.Placeholder {
 		t.Errorf("a canonical link with a login is the address %s", p.URL)
+	}
+	moved := scaffold.Page{Body: []byte("<h1>a</h1><h2 id=price>1 €</h2>"), URL: "https://shop.example/a", FinalURL: "https://shop.example/b"}
+	if p, _ := propose(t, moved); len(p.Notes) != 1 || !strings.Contains(p.Notes[0], moved.FinalURL) {
+		t.Errorf("of an address that redirects the notes are %q", p.Notes)
 	}
 	if p, record := propose(t, html(strings.Repeat("<p>x</p>", 20_000)+"<h1>Last</h1>")); string(record["title"]) != `"Last"` {
 		t.Errorf("a large page gives %s", p.TOML())
@@ -202,6 +345,11 @@ func TestJSONPages(t *testing.T) {
 	if _, record := propose(t, item); string(record["price"]) != `{"amount":"9.50","currency":"EUR"}` {
 		t.Errorf("an object gives %s", record)
 	}
+	for _, small := range []string{`{"hits":[{"id":1,"name":"x"}]}`, ` [{"id":1,"name":"x"},{"id":2,"name":"y"}]`} {
+		if p, _ := propose(t, html(small)); p.Spec.Rows == nil || p.Spec.Key != "{id}" { // whatever its type
+			t.Errorf("%s gives %s", small, p.TOML())
+		}
+	}
 	list := scaffold.Page{Body: []byte(`{"hits":[{"id":1,"a b":"x"},{"id":2,"a b":"y"},{"id":3,"a b":"x"},{"id":4,"a b":"x"},{"id":5,"a b":"x"}]}`), ContentType: "application/json"}
 	if p, record := propose(t, list); p.Spec.Key != "{id}" || string(record["a_b"]) != `"x"` {
 		t.Errorf("a list gives %s", p.TOML())
@@ -209,9 +357,9 @@ func TestJSONPages(t *testing.T) {
 }
 
 func TestDeterministic(t *testing.T) {
-	first := scaffold.Propose(html(rowsPage)).TOML()
+	first := mustPropose(t, html(rowsPage)).TOML()
 	for range 3 {
-		if again := scaffold.Propose(html(rowsPage)).TOML(); again != first {
+		if again := mustPropose(t, html(rowsPage)).TOML(); again != first {
 			t.Fatalf("once\n%s\nand once\n%s", first, again)
 		}
 	}
@@ -229,6 +377,17 @@ func FuzzPropose(f *testing.F) {
 		if isJSON {
 			page.ContentType = "application/json"
 		}
-		propose(t, page)
+		if _, err := scaffold.Propose(page); err == nil {
+			propose(t, page)
+		}
 	})
+}
+
+func mustPropose(t testing.TB, page scaffold.Page) *scaffold.Proposal {
+	t.Helper()
+	p, err := scaffold.Propose(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
