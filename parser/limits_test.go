@@ -22,6 +22,76 @@ var hostile = []struct {
 		"field x: reading the page as HTML: html: open stack of elements exceeds 512 nodes",
 	},
 	{
+		"formatting elements that each block opens again",
+		func() string { return "<p>" + numbered("<b %d>", 400) + strings.Repeat("</p><p>x", 2300) },
+		oneField(Field{Rule: Rule{CSS: "p"}}),
+		"field x: reading the page as HTML: its tags that are not closed make more than 252798 elements, texts and attributes of the first 5597 bytes",
+	},
+	{
+		"formatting elements that seem closed where their end tags are none",
+		func() string {
+			return "<p>" + numbered(`<i title="</i>" class=%d><!--</i>-->`, 400) + strings.Repeat("</p><p>x", 4000)
+		},
+		oneField(Field{Rule: Rule{CSS: "p"}}),
+		"field x: reading the page as HTML: its tags that are not closed make more than",
+	},
+	{
+		"formatting elements without attributes that each block opens again",
+		func() string {
+			return "<p>" + strings.Repeat("<B><i><u><s><em><tt><big><code><font><small><strike><strong>", 3) + strings.Repeat("</p><p>x", 20_000)
+		},
+		oneField(Field{Rule: Rule{CSS: "p"}}),
+		"field x: reading the page as HTML: its tags that are not closed make more than",
+	},
+	{
+		"attributes that each block opens again",
+		func() string {
+			return "<p><Font" + numbered(" a%d", 200) + ">" + strings.Repeat("</p><p>x", 20_000)
+		},
+		oneField(Field{Rule: Rule{CSS: "p"}}),
+		"field x: reading the page as HTML: its tags that are not closed make more than",
+	},
+	{
+		"attributes of a tag that has no end for long",
+		func() string {
+			return "<p><b" + numbered(" a%d", 2000) + ">" + strings.Repeat("</p><p>x", 2000)
+		},
+		oneField(Field{Rule: Rule{CSS: "p"}}),
+		"field x: reading the page as HTML: its tags that are not closed make more than",
+	},
+	{
+		"bodies that are merged into one",
+		func() string { return numbered("<body a%d>", 20_000) },
+		oneField(Field{Rule: Rule{CSS: "p"}}),
+		"field x: reading the page as HTML: it has too many tags of <html> and <body>",
+	},
+	{
+		"tags within tags",
+		func() string { return strings.Repeat("<b ", 100_000) },
+		oneField(Field{Rule: Rule{CSS: "p"}}),
+		"field x: reading the page as HTML: its tags stand within tags",
+	},
+	{
+		"formatting elements that each block of the second half opens again",
+		func() string {
+			return strings.Repeat("text ", 100_000) + "<p>" + numbered("<b %d>", 400) + strings.Repeat("</p><p>x", 50_000)
+		},
+		oneField(Field{Rule: Rule{CSS: "p"}}),
+		"field x: reading the page as HTML: its tags that are not closed make more than",
+	},
+	{
+		"formatting elements that nest so that it is never sure whether one is open",
+		func() string { return strings.Repeat(numbered("<b %d><wbr></b>", 400), 200) },
+		oneField(Field{Rule: Rule{CSS: "p"}}),
+		"field x: reading the page as HTML: its tags are closed so badly that it would be read more than 100 times",
+	},
+	{
+		"tags that each look at all levels above",
+		func() string { return strings.Repeat("<div>", 500) + strings.Repeat("<hr>", 200_000) },
+		oneField(Field{Rule: Rule{CSS: "p"}}),
+		"field x: reading the page as HTML: its tags stand too deep: 8853303 elements are looked at in the first 70904 bytes",
+	},
+	{
 		"100,001 matches",
 		func() string { return strings.Repeat("<i>x</i>", 100_001) },
 		oneField(Field{Rule: Rule{CSS: "i"}, Many: true}),
@@ -141,6 +211,15 @@ var hostile = []struct {
 	},
 }
 
+// numbered is a text of many parts, each with its number.
+func numbered(format string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
 // TestLimits: a page that costs too much fails with a kind, and each time the
 // same way.
 func TestLimits(t *testing.T) {
@@ -172,8 +251,13 @@ func TestWithinLimits(t *testing.T) {
 		"an attribute of 5 MB": {`<a title="` + strings.Repeat("x", 5<<20) + `" id="7">`, Field{Rule: Rule{CSS: "a[title*=y], #none, [id]"}, Attr: "id"}, `"7"`},
 		"50,000 attributes":    {"<a " + strings.Repeat("a b ", 25_000) + ">text", Field{Rule: Rule{CSS: "a"}}, `"text"`},
 		"100,000 matches":      {strings.Repeat("<hr>", 100_000), Field{Rule: Rule{XPath: "count(//hr)"}, Type: "integer"}, "100000"},
-		"JSON 1000 deep":       {strings.Repeat("[", 1000) + strings.Repeat("]", 1000), Field{Rule: Rule{JSON: "[paths]|length"}, Type: "integer"}, "999"},
-		"the second of many":   {strings.Repeat("<li>a</li>", 50_000), Field{Rule: Rule{CSS: "li:nth-child(2)"}}, `"a"`},
+		"20,000 icons and names in links": {
+			strings.Repeat(`<li><a href="/x?a=1"><i class="icon"></i><strong title='a > b'><span>x</span><br><em id=y>z</em></strong></a>`, 20_000),
+			Field{Rule: Rule{XPath: "count(//strong)"}, Type: "integer"}, "20000",
+		},
+		"200 fonts without end": {numbered("<p><font size=%d>x</p>", 200), Field{Rule: Rule{XPath: "count(//font)"}, Type: "integer"}, "20100"},
+		"JSON 1000 deep":        {strings.Repeat("[", 1000) + strings.Repeat("]", 1000), Field{Rule: Rule{JSON: "[paths]|length"}, Type: "integer"}, "999"},
+		"the second of many":    {strings.Repeat("<li>a</li>", 50_000), Field{Rule: Rule{CSS: "li:nth-child(2)"}}, `"a"`},
 	} {
 		if got := parseField(t, Input{Body: []byte(c.page), Target: "1"}, c.field); got != c.want {
 			t.Errorf("%s gives %.300s, want %s", name, got, c.want)
