@@ -21,6 +21,7 @@ import (
 	"semel/engine/delivery"
 	"semel/engine/intake"
 	"semel/engine/proxy"
+	"semel/parser"
 	"semel/storage"
 )
 
@@ -531,12 +532,13 @@ url = "https://example.com/quote?zip={zip}"
 headers = { Accept = "text/html" }
 [source.quote.step.capture]
 token = { css = "input", attr = "value", required = true }
-next = { css = "a", attr = "href", type = "url", default = "https://example.com/next" }
+next = { css = "a", attr = "href", type = "url", last = true, default = "https://example.com/next" }
+ids = { css = "li", join = "," }
 [[source.quote.step]]
 name = "pay"
 url = "{next}"
 method = "POST"
-form = { token = "{token}", zip = "{zip}" }
+form = { token = "{token}", zip = "{zip}", ids = "{ids}" }
 capture = { id = { json = ".id" } }
 [[source.quote.step]]
 name = "result"
@@ -558,7 +560,7 @@ url = "https://example.com/"
 	}
 	want := []string{
 		"form GET https://example.com/quote?zip={zip} [] true true 1",
-		"pay POST {next} [token zip] true false 0",
+		"pay POST {next} [token zip ids] true false 0",
 		"result GET https://{zip}.example.com/{id} [] false false 0",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -566,6 +568,11 @@ url = "https://example.com/"
 	}
 	if s.Sticky != 10*time.Minute || c.Sources[1].Sticky != time.Hour || s.URL.String() != s.Steps[0].URL.String() || !slices.Equal(s.Rules.Steps(), []string{"form"}) {
 		t.Errorf("sticky %s and %s, url %s, rules read %v", s.Sticky, c.Sources[1].Sticky, s.URL, s.Rules.Steps())
+	}
+	page := `<input value="t"><a href="/first"></a><a href="/last"></a><li>1<li>2`
+	out, err := s.Steps[0].Captures.Parse(parser.Input{Body: []byte(page), FinalURL: "https://example.com/", Target: "1"})
+	if want := `{"token":"t","next":"https://example.com/last","ids":"1,2"}`; err != nil || string(out.Records[0].Data) != want {
+		t.Errorf("captured %+v (%v), want %s", out.Records, err, want)
 	}
 	job, err := s.Job(s.Targets.Targets[1], time.Time{})
 	if err != nil || job.URL != "https://example.com/quote?zip=94103" || job.Key.String() != "quote:94103:-:-:-:-" {

@@ -279,6 +279,9 @@ func (t *table) capture() parser.Field {
 	f := parser.Field{Name: t.node.name}
 	t.rule(&f.Rule)
 	t.filled("attr", &f.Attr)
+	t.boolean("first", &f.First)
+	t.boolean("last", &f.Last)
+	t.text("join", &f.Join)
 	t.oneOf("type", &f.Type, "text", "url")
 	t.boolean("required", &f.Required)
 	t.filled("pattern", &f.Pattern)
