@@ -1,6 +1,7 @@
 package parser
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -32,6 +33,41 @@ func FuzzLinkedData(f *testing.F) {
 	})
 }
 
+// FuzzJSON: a page is read as JSON where it is, and what a rule gives of it is
+// the same value, whose own reading changes nothing more.
+func FuzzJSON(f *testing.F) {
+	for _, s := range []string{
+		shopJSON, `{"b":1e999999999,"a":[1.50,-0,"\ud800"],"b":null}`, "\uFEFF[]", "[1] 2", strings.Repeat("[", 1100), "1" + strings.Repeat("0", 500), `{"a":"\u0000é"}`, "tru",
+	} {
+		f.Add([]byte(s))
+	}
+	rules := mustCompile(f, Spec{Fields: []Field{
+		{Name: "all", Rule: Rule{JSON: "."}, Type: "object"},
+		{Name: "types", Rule: Rule{JSON: "[.. | type]"}, Type: "object"},
+	}})
+	number := mustCompile(f, oneField(Field{Rule: Rule{JSON: "first(.. | numbers)"}, Type: "decimal"}))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		text := bytes.TrimPrefix(body, []byte("\uFEFF"))
+		out, err := rules.Parse(Input{Body: body, Target: "1"})
+		if (err == nil) != json.Valid(text) && !bytes.Contains(text, []byte("[[[")) && !bytes.Contains(text, []byte(":{")) {
+			t.Fatalf("%q gives %v", body, err)
+		}
+		if _, err := number.Parse(Input{Body: body, Target: "1"}); err != nil && strings.Contains(err.Error(), "panicked") {
+			t.Fatalf("%q gives %v", body, err)
+		}
+		if err != nil {
+			return
+		}
+		v, err := decodeJSON(out.Records[0].Data)
+		if err != nil {
+			t.Fatalf("%q gives %s, %v", body, out.Records[0].Data, err)
+		}
+		if again, err := compactJSON(v); err != nil || again != string(out.Records[0].Data) {
+			t.Fatalf("%q gives %s, and that %s, %v", body, out.Records[0].Data, again, err)
+		}
+	})
+}
+
 // FuzzEmbedded: the JSON value that a text begins with ends where it ends
 // itself, so that what follows changes nothing.
 func FuzzEmbedded(f *testing.F) {
@@ -55,13 +91,29 @@ func FuzzEmbedded(f *testing.F) {
 }
 
 // FuzzDates: a date is in the form of records whatever stands on the page, and
-// written out in English it reads as the same day.
+// written out in English it reads as the same day; an instant is in UTC and
+// reads as itself.
 func FuzzDates(f *testing.F) {
 	for _, s := range []string{"Sa., 10. Dez. 2022", "3. Ma\u0308rz 2022", "mar, 3 mar 2020", "Dez Dez Dez", "2022-12-10", "--", "Mai-Mai 1 2 3"} {
 		f.Add(s, "de")
 		f.Add(s, "es")
 	}
+	f.Add("2026-04-23 15:04:05.120+0200", "")
+	f.Add("29. Mai 2026 02:30", "de")
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, text, language string) {
+		for _, layout := range []string{"", "2006-01-02 15:04", "2. Jan 2006 15:04 MST"} {
+			got, err := readTimestamp(text, layout, berlin)
+			if err != nil {
+				continue
+			}
+			if again, err := readTimestamp(got, "", nil); err != nil || again != got || !strings.HasSuffix(got, "Z") {
+				t.Fatalf("%q gives the instant %q, which reads as %q, %v", text, got, again, err)
+			}
+		}
 		for _, layout := range []string{"Mon, 2. Jan. 2006", "2. January 2006", "2 de January de 2006"} {
 			fd := Field{Rule: Rule{Const: text}, Type: "date", Layout: layout, Language: language}
 			rules, err := Compile(oneField(fd))
