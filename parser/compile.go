@@ -381,6 +381,7 @@ func (c *compiler) compileLanguage(path string, f *Field, out *field) {
 		return
 	}
 	var known bool
+	out.written = fmt.Sprintf("%s in %s", f.Layout, f.Language)
 	if out.calendar, known = calendarOf(f.Language); !known {
 		c.faultf(path+".language", f.Language, "must be one of %s", strings.Join(calendarLanguages(), ", "))
 	}

@@ -1,6 +1,7 @@
 package parser
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,14 +15,25 @@ const isoDate = "2006-01-02"
 
 // readDate gives the day that text names, as it stands there: no zone moves it.
 func readDate(text, layout string) (string, error) {
-	if layout == "" {
-		layout = isoDate
+	t, err := time.Parse(cmp.Or(layout, isoDate), text)
+	switch {
+	case err == nil:
+		return formatYear(t, isoDate, text)
+	case layout == "":
+		return "", withoutLayout(text)
 	}
-	t, err := time.Parse(layout, text)
-	if err != nil {
-		return "", invalid(text, "is not a date like %s", layout)
+	return "", invalid(text, "is not a date like %s", layout)
+}
+
+// withoutLayout says why a text that is no ISO date needs a layout.
+func withoutLayout(text string) error {
+	numbers := strings.NewReplacer(".", "/", "-", "/").Replace(text)
+	monthFirst, err1 := time.Parse("1/2/2006", numbers)
+	dayFirst, err2 := time.Parse("2/1/2006", numbers)
+	if err1 == nil && err2 == nil && !monthFirst.Equal(dayFirst) {
+		return invalid(text, "can be read as %s and as %s; set layout", monthFirst.Format(isoDate), dayFirst.Format(isoDate))
 	}
-	return formatYear(t, isoDate, text)
+	return invalid(text, "is not a date like %s; set layout", isoDate)
 }
 
 // readTimestamp gives the instant that text names, in UTC.

@@ -11,7 +11,11 @@ func TestReadDate(t *testing.T) {
 		{"23.4.2026", "2.1.2006", "2026-04-23"},
 		{"April 3, 2026", "January 2, 2006", "2026-04-03"},
 		{"2026-04-23T23:30:00-05:00", time.RFC3339, "2026-04-23"},
-		{"23.4.2026", "", "!is not a date like 2006-01-02"},
+		{"23.4.2026", "", "!is not a date like 2006-01-02; set layout"},
+		{"03/04/2025", "", `!can be read as 2025-03-04 and as 2025-04-03; set layout (got "03/04/2025")`},
+		{"3.4.2025", "", "!can be read as 2025-03-04 and as 2025-04-03; set layout"},
+		{"04-04-2025", "", "!is not a date like 2006-01-02; set layout"},
+		{"03/04/2025", "2/1/2006", "2025-04-03"},
 		{"2026-02-30", "", "!is not a date"},
 		{"0000-01-01", "", "!is outside of the years 1 to 9999"},
 	} {

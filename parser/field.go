@@ -33,6 +33,7 @@ type field struct {
 	zone                  *time.Location
 	calendar              *calendar // of the layout's names, which names has in order; nil: English as Go reads it
 	names                 []bool
+	written               string // the layout as the rules have it, and its language
 
 	money    bool
 	currency string        // of money; "": the page says it

@@ -211,7 +211,7 @@ func TestFieldErrors(t *testing.T) {
 		{Field{Rule: Rule{CSS: ".n"}, Type: "integer", Decimal: ","}, `!validation: field x: is not an integer (got "1,600")`},
 		{Field{Rule: Rule{Const: "1.0"}, Type: "integer"}, `!validation: field x: is not an integer (got "1.0")`},
 		{Field{Rule: Rule{CSS: "h1"}, Type: "boolean"}, `!validation: field x: is not one of true, false, yes, no, 1, 0 (got "Blue kettle")`},
-		{Field{Rule: Rule{CSS: "h1"}, Type: "date"}, `!validation: field x: is not a date like 2006-01-02 (got "Blue kettle")`},
+		{Field{Rule: Rule{CSS: "h1"}, Type: "date"}, `!validation: field x: is not a date like 2006-01-02; set layout (got "Blue kettle")`},
 		{Field{Rule: Rule{CSS: "h1"}, Map: map[string]string{"a": "b"}}, `!validation: field x: is "Blue kettle", which is not in map (got "Blue kettle")`},
 		{Field{Rule: Rule{CSS: "h1"}, Enum: []string{"Blue"}}, `!validation: field x: is "Blue kettle", which is not in enum (got "Blue kettle")`},
 		{Field{Rule: Rule{CSS: "h1"}, Pattern: "Blue"}, `!validation: field x: is "Blue kettle", which pattern does not match (got "Blue kettle")`},

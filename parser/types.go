@@ -173,7 +173,9 @@ func (f *field) dated(text string, read func(string) (string, error)) (string, e
 	}
 	value, err := read(f.calendar.english(text, f.names))
 	if err != nil {
-		return "", locateValue(err, text)
+		e := *err.(*Error)
+		e.Value, e.Reason = shorten(text), strings.ReplaceAll(e.Reason, f.layout, f.written)
+		return "", &e
 	}
 	return value, nil
 }
@@ -196,7 +198,7 @@ func convertURL(f *field, s *scope, t text) (string, error) {
 
 func boundInteger(s string) (string, error) { return convertInteger(nil, nil, text{s, true}) }
 
-func boundDate(s string) (string, error) { return readDate(s, "") }
+func boundDate(s string) (string, error) { return readDate(s, isoDate) }
 
 func boundTimestamp(s string) (string, error) { return readTimestamp(s, "", nil) }
 
