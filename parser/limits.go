@@ -1,7 +1,9 @@
 package parser
 
 import (
+	"math"
 	"regexp"
+	"regexp/syntax"
 	"strings"
 
 	"github.com/antchfx/htmlquery"
@@ -156,16 +158,52 @@ func (p *page) spendSearch(re *regexp.Regexp, text string) (end int, err error) 
 	return end, p.spend(c.read)
 }
 
-// spendSearches counts what it costs to search text for every match.
-func (p *page) spendSearches(re *regexp.Regexp, text string) error {
+// spendSearches counts what it costs to search text for every match, which
+// takes as long as the searches themselves where an expression looks far.
+func (p *page) spendSearches(r *regexSelector, text string) error {
+	if r.short {
+		return p.spend(len(text))
+	}
 	for text != "" {
-		end, err := p.spendSearch(re, text)
+		end, err := p.spendSearch(r.re, text)
 		if end < 0 || err != nil {
 			return err
 		}
 		text = text[max(end, 1):]
 	}
 	return nil
+}
+
+// looksFar reports whether a search for a regular expression may look further
+// behind its match than some characters.
+func looksFar(expr string) bool {
+	parsed, err := syntax.Parse(expr, syntax.Perl)
+	return err != nil || longestMatch(parsed) > 16
+}
+
+// longestMatch is how many characters an expression can match.
+func longestMatch(re *syntax.Regexp) int {
+	longest, sum := 0, 0
+	for _, sub := range re.Sub {
+		length := longestMatch(sub)
+		longest, sum = max(longest, length), sum+length
+	}
+	switch re.Op {
+	case syntax.OpLiteral:
+		return len(re.Rune)
+	case syntax.OpCharClass, syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		return 1
+	case syntax.OpStar, syntax.OpPlus:
+		return math.MaxInt32
+	case syntax.OpRepeat:
+		if re.Max < 0 {
+			return math.MaxInt32
+		}
+		return re.Max * longest
+	case syntax.OpAlternate:
+		return longest
+	}
+	return sum
 }
 
 // runeCounter counts what is read of a text.

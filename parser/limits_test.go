@@ -264,3 +264,14 @@ func TestWithinLimits(t *testing.T) {
 		}
 	}
 }
+
+func TestLooksFar(t *testing.T) {
+	for expr, want := range map[string]bool{
+		`\b20[12]\d\b`: false, `(?i)sku: ?(\d{1,8})`: false, "a|bc|d?": false, "(?:ab){8}": false,
+		"x(?:.*y)?": true, "a+": true, "a{2,}": true, "(?:ab){9}": true, "x.{16}": true, "x(?:[^y]{0,900}y)?": true,
+	} {
+		if got := looksFar(expr); got != want {
+			t.Errorf("%s looks far: %t", expr, got)
+		}
+	}
+}

@@ -191,14 +191,17 @@ func (m *metaSelector) names(n *html.Node) bool {
 
 // regexSelector finds text in the source of the page or row, character
 // references and all. A match in which the first group took no part is none.
-type regexSelector struct{ re *regexp.Regexp }
+type regexSelector struct {
+	re    *regexp.Regexp
+	short bool // see looksFar
+}
 
 func compileRegex(text string) (*regexSelector, error) {
 	re, err := regexp.Compile(text)
 	if err != nil {
 		return nil, fmt.Errorf("not a regular expression: %w", err)
 	}
-	return &regexSelector{re}, nil
+	return &regexSelector{re, !looksFar(text)}, nil
 }
 
 func (r *regexSelector) find(s *scope, yield func(match) bool) error {
@@ -212,7 +215,7 @@ func (r *regexSelector) find(s *scope, yield func(match) bool) error {
 	if at := r.re.FindStringSubmatchIndex(text); at == nil || at[group] >= 0 && !yield(match{text: text[at[group]:at[group+1]]}) {
 		return nil
 	}
-	if err := s.page.spendSearches(r.re, text); err != nil {
+	if err := s.page.spendSearches(r, text); err != nil {
 		return err
 	}
 	for _, at := range r.re.FindAllStringSubmatchIndex(text, maxMatches+2)[1:] {
