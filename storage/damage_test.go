@@ -3,10 +3,10 @@ package storage_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -23,26 +23,22 @@ func TestDamagedPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	fillForDamage(t, s)
-	unclean, err := os.ReadFile(whole) // without a list of free pages
-	if err := errors.Join(err, s.Close()); err != nil {
+	unclean := readState(t, whole, [sha256.Size]byte{}) // without a list of free pages
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	clean, err := os.ReadFile(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
+	clean := readState(t, whole, [sha256.Size]byte{})
 	unreadable := 0
 	for trial := range 60 {
 		r := rand.New(rand.NewPCG(uint64(trial), 7))
-		text := bytes.Clone(clean)
+		state := clean
 		if trial%2 == 0 {
-			text = bytes.Clone(unclean)
+			state = unclean
 		}
-		damage(r, text)
+		damaged := image{pages: bytes.Clone(state.pages), size: state.size}
+		damage(r, damaged.pages)
 		path := filepath.Join(t.TempDir(), fmt.Sprintf("%d.db", trial))
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		damaged.write(t, path)
 		if err := useDamaged(path, trial%3 == 0); errors.Is(err, storage.ErrUnreadable) {
 			unreadable++
 		}
