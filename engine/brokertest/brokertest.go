@@ -2,6 +2,7 @@
 package brokertest
 
 import (
+	"math/rand/v2"
 	"net"
 	"testing"
 	"time"
@@ -27,15 +28,30 @@ type Server struct {
 func Start(t testing.TB, change func(*server.Options)) *Server {
 	t.Helper()
 	s := &Server{t: t, opts: server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+		Host: "127.0.0.1", Port: freePort(t), JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
 	}}
 	if change != nil {
 		change(&s.opts)
 	}
 	s.Begin()
-	s.opts.Port = s.server.Addr().(*net.TCPAddr).Port // also of the next one
 	t.Cleanup(s.Stop)
 	return s
+}
+
+// freePort is a port that nobody listens on. It lies below those that systems give
+// to whoever asks for any: nobody has taken it when the server begins again.
+func freePort(t testing.TB) int {
+	t.Helper()
+	for range 100 {
+		l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 10_000 + rand.IntN(20_000)})
+		if err != nil {
+			continue
+		}
+		defer l.Close()
+		return l.Addr().(*net.TCPAddr).Port
+	}
+	t.Fatal("there is no free port")
+	return 0
 }
 
 // Begin starts the server again after Stop, with all that it has stored.
