@@ -194,14 +194,13 @@ func TestTakeBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rest := 0
-	for rest = 300; rest > 200; { // until the source is full
+	until(t, func() bool { // the source is full
 		info, err := pull.Info(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		rest = int(info.NumPending) + info.NumAckPending
-	}
+		return int(info.NumPending)+info.NumAckPending <= 200
+	})
 	batch, err := pull.Fetch(200, jetstream.FetchMaxWait(20*time.Second))
 	if err != nil {
 		t.Fatal(err)
@@ -326,12 +325,18 @@ func daemon(t *testing.T, opts Options) (e *Engine, stop func() error) {
 	})
 }
 
-// until asks again and again, for the longest until the test's time is over.
+// until asks again and again, a hundred times a second so that what it waits for
+// has the processor, and for a minute at the longest.
 func until(t *testing.T, holds func() bool) {
 	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(time.Minute)
 	for !holds() {
-		if t.Context().Err() != nil {
-			t.FailNow()
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("it never came")
 		}
 	}
 }
