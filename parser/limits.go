@@ -1,6 +1,7 @@
 package parser
 
 import (
+	"encoding/json"
 	"math"
 	"regexp"
 	"regexp/syntax"
@@ -38,6 +39,10 @@ const (
 	// as [paths] costs the square of it: at the 10,000 that encoding/json reads,
 	// 20 KB took 40 s and 3 GB.
 	maxDepth = 1000
+
+	// maxDigits is how long a number of a page's JSON may be. A jq expression such
+	// as . + 1 costs the square of it: at a million digits seconds.
+	maxDigits = 10_000
 
 	// maxColumns is how many columns a table may have: as many as HTML lets one
 	// cell reach over.
@@ -218,12 +223,17 @@ func (c *runeCounter) ReadRune() (r rune, size int, err error) {
 	return c.Reader.ReadRune()
 }
 
-// checkDepth refuses a JSON value that is nested deeper than left.
+// checkDepth refuses a JSON value that is nested deeper than left, or has a
+// number that is too long.
 func checkDepth(v any, left int) error {
 	if left < 0 {
 		return unreadable("the JSON is nested deeper than %d", maxDepth)
 	}
 	switch v := v.(type) {
+	case json.Number:
+		if len(v) > maxDigits {
+			return unreadable("the JSON has a number of more than %d digits", maxDigits)
+		}
 	case []any:
 		for _, e := range v {
 			if err := checkDepth(e, left-1); err != nil {

@@ -275,3 +275,48 @@ func TestLooksFar(t *testing.T) {
 		}
 	}
 }
+
+// TestHostileValues: a value made to cost more than its text fails by its name,
+// or costs what its text does.
+func TestHostileValues(t *testing.T) {
+	digits := strings.Repeat("9", 1_000_000)
+	for name, c := range map[string]struct {
+		page  string
+		field Field
+		want  string // the beginning
+	}{
+		"a number of a million digits":           {"<p>" + digits, Field{Rule: Rule{CSS: "p"}, Type: "decimal"}, "!validation: field x: is too long for a number"},
+		"an amount of a million digits":          {"<p>" + digits + " €", Field{Rule: Rule{CSS: "p"}, Type: "money"}, "!validation: field x: is too long for a number"},
+		"a date of a million digits":             {"<p>" + digits, Field{Rule: Rule{CSS: "p"}, Type: "date", Layout: "2.1.2006"}, "!validation: field x: is not a date like 2.1.2006"},
+		"a year of 20 digits":                    {"<p>1.1.20250000000000000000", Field{Rule: Rule{CSS: "p"}, Type: "date", Layout: "2.1.2006"}, "!validation: field x: is not a date"},
+		"a fraction of a second of many digits":  {"<p>2026-01-01T00:00:00." + digits + "Z", Field{Rule: Rule{CSS: "p"}, Type: "timestamp"}, `"2026-01-01T00:00:00.999999999Z"`},
+		"a JSON number of a million digits":      {digits, Field{Rule: Rule{JSON: "."}, Type: "integer"}, "!parse_error: field x: reading the page as JSON: the JSON has a number of more than 10000 digits"},
+		"a sum of JSON numbers of many digits":   {digits, Field{Rule: Rule{JSON: ". + 1"}, Type: "integer"}, "!parse_error: field x: reading the page as JSON: the JSON has a number of more than 10000 digits"},
+		"an exponent of a billion":               {"1e999999999", Field{Rule: Rule{JSON: "."}, Type: "decimal"}, "!validation: field x: is not a number, or too long for one"},
+		"an exponent of a billion that is added": {"1e999999999", Field{Rule: Rule{JSON: ". + 1"}, Type: "integer"}, "!validation: field x: is no number that JSON can hold"},
+		"a negative exponent of a billion":       {"1e-999999999", Field{Rule: Rule{JSON: "."}, Type: "decimal", Min: "1"}, "!validation: field x: is not a number, or too long for one"},
+		"an exponent of a million digits":        {"1e" + digits, Field{Rule: Rule{JSON: "."}, Type: "decimal"}, "!parse_error: field x: reading the page as JSON: the JSON has a number of more than 10000 digits"},
+		"a table cell over a billion columns":    {"<table><tr><th colspan=1000000000>a</th></tr><tr><td>b</td></tr></table>", Field{Rule: Rule{Table: "a"}}, `"b"`},
+		"a table cell over a billion rows":       {"<table><tr><th scope=row rowspan=999999999999999999999>a</th><td>b</td></tr></table>", Field{Rule: Rule{Table: "a"}}, `"b"`},
+		"JSON-LD nested 100,000 deep":            {`<script type="application/ld+json">` + strings.Repeat("[", 100_000) + "</script>", Field{Rule: Rule{JSONLD: "a"}, Required: true}, "!validation: field x: is required and missing (1 JSON-LD blocks of the page are broken)"},
+		"a graph nested 500 deep":                {`<script type="application/ld+json">` + strings.Repeat(`{"@graph":[`, 400) + `{"a":1}` + strings.Repeat("]}", 400) + "</script>", Field{Rule: Rule{JSONLD: "a"}}, `"1"`},
+		"letters that NFC takes apart":           {"<p>" + strings.Repeat("\U0001D160", 100_000), Field{Rule: Rule{CSS: "p"}, Pattern: "x"}, "!validation: field x: is "},
+		"a letter with a million marks":          {"<p>a" + strings.Repeat("\u0316\u0301", 500_000), Field{Rule: Rule{CSS: "p"}, Pattern: "x"}, "!validation: field x: is "},
+		"a million character references":         {"<p>" + strings.Repeat("&NotEqualTilde;", 1_000_000), Field{Rule: Rule{CSS: "p"}, Pattern: "x"}, "!validation: field x: is "},
+		"a million references without end":       {"<p>" + strings.Repeat("&NotEqualTilde", 1_000_000), Field{Rule: Rule{CSS: "p"}, Pattern: "x"}, "!validation: field x: is "},
+		"a million white spaces":                 {"<p>a" + strings.Repeat(" \u2003", 1_000_000) + "b", Field{Rule: Rule{CSS: "p"}}, `"a b"`},
+		"an expression that a backtracker blows": {"<p>" + strings.Repeat("a", 100_000), Field{Rule: Rule{Regex: "(a+)+b"}}, "null?"},
+		"a pattern that a backtracker blows":     {"<p>" + strings.Repeat("a", 100_000), Field{Rule: Rule{CSS: "p"}, Pattern: "(a|aa)+b"}, "!validation: field x: is "},
+		"a link of a million dot segments":       {`<a href="` + strings.Repeat("../", 1_000_000) + `x">`, Field{Rule: Rule{CSS: "a"}, Attr: "href", Type: "url"}, `"https://h.example/x"`},
+		"a host of a million letters":            {`<a href="//` + strings.Repeat("ä", 1_000_000) + `/">`, Field{Rule: Rule{CSS: "a"}, Attr: "href", Type: "url"}, "!validation: field x: is not a URL: the host is longer"},
+		"a month's name of a million letters":    {"<p>1. " + strings.Repeat("Mai", 300_000) + " 2026", Field{Rule: Rule{CSS: "p"}, Type: "date", Layout: "2. January 2006", Language: "de"}, "!validation: field x: is not a date"},
+		"a range of a million dashes":            {"<p>1" + strings.Repeat("-1", 500_000), Field{Rule: Rule{CSS: "p"}, Type: "money", Currency: "EUR"}, "!validation: field x: is "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := Input{Body: []byte(c.page), Target: "1", FinalURL: "https://h.example/"}
+			if got := parseField(t, in, c.field); !strings.HasPrefix(got, c.want) {
+				t.Errorf("it gives %.300s, want %s", got, c.want)
+			}
+		})
+	}
+}
