@@ -16,7 +16,7 @@ func (g group) candidates() []candidate {
 		list = append(list, candidate{name: "id", rule: parser.Rule{CSS: ":scope"}, attr: name})
 	}
 	if g.tag == "tr" {
-		return slices.Concat(g.columns(), list, g.links())
+		return slices.Concat(list, g.links(), g.columns())
 	}
 	list = slices.Concat(list, g.microdata(), g.links(), g.titles())
 	for _, c := range vocabulary {
@@ -41,6 +41,7 @@ func (g group) titles() []candidate {
 	list := []candidate{{name: titleField, rule: parser.Rule{CSS: "[itemprop=name]"}}}
 	for _, tag := range headings {
 		if hasElement(g.members[0], tag) {
+			list = append(list, candidate{name: titleField, rule: parser.Rule{CSS: tag + " a[title]"}, attr: "title"}) // whole where the text is cut
 			list = append(list, candidate{name: titleField, rule: parser.Rule{CSS: tag}})
 		}
 	}

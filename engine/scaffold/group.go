@@ -15,12 +15,13 @@ const (
 	maxGroups   = 5    // that are tried, those with most text
 	minRowText  = 10   // bytes of text that a row has, in the mean: more than a menu's entry
 	maxRowText  = 300  // bytes that count of one row for evenShare, and for which group has most
-	listedShare = 0.5  // of the page's text that its rows must have, or the page is about something else
+	listedShare = 0.4  // of the page's text that its rows must have, or the page is about something else
 	evenShare   = 0.25 // the same, of what counts: a listing has many rows, not one that is all
 )
 
 // group is elements of one kind below one parent.
 type group struct {
+	kind    string // as kindsOf says
 	tag     string
 	members []*html.Node
 	text    int // bytes, of each up to maxRowText
@@ -128,9 +129,9 @@ func isFrame(n *html.Node) bool {
 	return named && n.Data != "body" && n.Data != "html" && !hasElement(n, "h1") && !hasElement(n, "main")
 }
 
-// groupsBelow are the children of an element that may be rows, by their tag in
-// page order. Where a part of those with a tag has neither text nor link, none
-// are.
+// groupsBelow are the children of an element that may be rows, in page order: by
+// their tag, and by that and their first class. Where a part of those of a kind
+// has neither text nor link, none are.
 func groupsBelow(n *html.Node) []group {
 	var list []group
 	all := map[string]int{}
@@ -138,22 +139,37 @@ func groupsBelow(n *html.Node) []group {
 		if c.Type != html.ElementNode || notRead(c.Data) || c.Data == "p" || c.Data == "a" && n.Data == "p" {
 			continue
 		}
-		all[c.Data]++
 		text := len(textOf(c, maxRowText))
-		if !isRow(c, text) {
-			continue
+		for _, kind := range kindsOf(c) {
+			all[kind]++
+			if isRow(c, text) {
+				list = addRow(list, kind, c, text)
+			}
 		}
-		i := slices.IndexFunc(list, func(g group) bool { return g.tag == c.Data })
-		if i < 0 {
-			i = len(list)
-			list = append(list, group{tag: c.Data})
-		}
-		list[i].members = append(list[i].members, c)
-		list[i].text += min(text, maxRowText)
 	}
 	return slices.DeleteFunc(list, func(g group) bool {
-		return 5*len(g.members) < 4*all[g.tag] || g.tag != "tr" && g.text < minRowText*len(g.members)
+		return 5*len(g.members) < 4*all[g.kind] || g.tag != "tr" && g.text < minRowText*len(g.members)
 	})
+}
+
+// kindsOf are the kinds of group that an element is of.
+func kindsOf(n *html.Node) []string {
+	for class := range strings.FieldsSeq(attr(n, "class")) {
+		return []string{n.Data, n.Data + "." + class}
+	}
+	return []string{n.Data}
+}
+
+// addRow adds a row to the group of its kind.
+func addRow(list []group, kind string, row *html.Node, text int) []group {
+	i := slices.IndexFunc(list, func(g group) bool { return g.kind == kind })
+	if i < 0 {
+		i = len(list)
+		list = append(list, group{kind: kind, tag: row.Data})
+	}
+	list[i].members = append(list[i].members, row)
+	list[i].text += min(text, maxRowText)
+	return list
 }
 
 // isRow reports whether an element has what a row needs: a link and some text,
@@ -229,7 +245,7 @@ func (g group) foundBy(css string, root *html.Node) bool {
 	}
 	found := cascadia.QueryAll(root, sel)
 	for _, n := range found {
-		if !members[n] && (!isRow(n, len(textOf(n, maxRowText))) || inFrame(n)) {
+		if !members[n] && (n.Parent == g.members[0].Parent || !isRow(n, len(textOf(n, maxRowText))) || inFrame(n)) {
 			return false
 		}
 	}

@@ -2,6 +2,7 @@ package scaffold
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/andybalholm/cascadia"
 
@@ -37,6 +38,10 @@ func (p *page) listing() (proposed, bool) {
 	return p.complete(best.spec, filledShare)
 }
 
+// shared are fields that are alike for many things, or other ones tomorrow: not
+// even where they tell rows apart are they a key.
+var shared = strings.Fields("author availability brand company description ends image modified place price published rating ratings section starts")
+
 // rows proposes the fields of rows, of which there must be some number. The key
 // is the first of the fields that tells them apart.
 func (p *page) rows(rule parser.Rule, list []candidate, least int) (proposed, bool) {
@@ -44,6 +49,9 @@ func (p *page) rows(rule parser.Rule, list []candidate, least int) (proposed, bo
 		return proposed{}, false // there are none
 	}
 	for i, c := range list {
+		if slices.Contains(shared, c.name) {
+			continue
+		}
 		spec := parser.Spec{Version: 1, Rows: &rule, Key: "{" + probeName(i) + "}"}
 		texts, ok := p.texts(list, spec)
 		if !ok {

@@ -157,6 +157,7 @@ func TestPropose(t *testing.T) {
 			`title = { css = "h3" } # "Kettle of steel"`,
 			`price = { css = "span.price", type = "money", locale = "en-US", decimal = "." } # {"amount":"10.00","currency":"USD"}`,
 		}},
+		{"a header with both quotes", `<h1>a</h1><dl><dt>a"b'c\</dt><dd>v</dd></dl>`, []string{`a_b_c = { table = "a\"b'c\\" } # "v"`}},
 		{"text that would break a config", "<meta property=og:title content=\"a&quot;b&#10;# c\u202ed\x7f '''\">", []string{`# "a\"b # c\u202ed\x7f '''"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -214,13 +215,18 @@ func TestRows(t *testing.T) {
 			`css = "div.grid > div"`, "{url}", "url title price",
 		},
 		{
-			"the richer of two lists", "<main><ul>" + each(`<li><a href="/blog/$N">Read about the $NAME</a></li>`) + `</ul><div class="results">` +
+			"the richer of two lists", "<main><ul>" + each(`<li><a href="/blog/$N">All about the $NAME, which we do think is well worth your time</a></li>`) + `</ul><div class="results">` +
 				each(`<article><h3><a href="/p/$N">$NAME</a></h3><p>The $NAME for your kitchen</p><b class="price">$$PRICE</b></article>`) + "</div></main>",
 			`css = "div.results > article"`, "{url}", "url title price description",
 		},
 		{
 			"microdata", "<div>" + each(`<div itemscope itemtype="https://schema.org/Product"><a itemprop="url" href="/p/$N"><b itemprop="name">$NAME</b></a></div>`) + "</div>",
 			`css = 'div[itemtype$="/Product"]'`, "{url}", "url title",
+		},
+		{
+			"rows that JSON-LD says less of", ld + `{"@type":"ItemList","itemListElement":[` + each(`{"url":"/p/$N","name":"$NAME"}`) + "]}</script><ul>" +
+				each(`<li class="ad">An advertisement</li><li class="item"><h3><a href="/p/$N" title="The $NAME">$NAME in short...</a></h3><img src="/$N.png"></li>`) + "</ul>",
+			`css = "li.item"`, "{url}", "url title image",
 		},
 		{"table", `<table id="t"><tr><th>Code</th><th>Name</th></tr>` + each(`<tr><td>c$N</td><td>$NAME</td></tr>`) + "</table>", `css = "table#t tr:has(td)"`, "{code}", "code name"},
 		{"table without headers", `<table id="t">` + each(`<tr><td>c$N</td><td>$NAME</td></tr>`) + "</table>", `css = "table#t tr:has(td)"`, "{column_1}", "column_1 column_2"},
@@ -258,8 +264,16 @@ func TestRows(t *testing.T) {
 			}
 		})
 	}
-	if p, _ := propose(t, html(around("<h1>Kettle</h1><p>There is one of it.</p>"))); p.Spec.Rows != nil {
-		t.Errorf("of a page with one thing and menus the rows are\n%s", p.TOML())
+	more := each(`<div><a href="/p/$N">$NAME</a></div>`)
+	for name, page := range map[string]string{
+		"one thing":             "<h1>Kettle</h1><p>There is one of it.</p>",
+		"one thing and more":    "<h1>Kettle</h1><p>" + strings.Repeat("A kettle as ever was. ", 6) + "</p><div>" + more + "</div>",
+		"one thing in a frame":  "<div><div><a>top</a> of it</div>" + more + "<div><h1>Kettle</h1><p>" + strings.Repeat("A kettle <a>as</a> ever was. ", 90) + "</p></div></div>",
+		"what others say of it": `<h1>Kettle</h1><ul>` + each(`<li><b itemprop="author">$NAME</b> wrote <a href="/login">this</a></li>`) + "</ul>",
+	} {
+		if p, _ := propose(t, html(around(page))); p.Spec.Rows != nil {
+			t.Errorf("of %s the rows are\n%s", name, p.TOML())
+		}
 	}
 }
 

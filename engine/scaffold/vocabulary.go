@@ -101,6 +101,7 @@ var vocabulary = []concept{
 		name: "description", schema: []string{"description"},
 		meta: []string{"og:description", "description", "twitter:description"}, keys: []string{"description", "summary"},
 	},
+	{name: "text", schema: []string{"text", "reviewBody"}},
 }
 
 // framework has the concepts that say more of the site than of the page: they
