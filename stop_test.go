@@ -119,7 +119,7 @@ func TestStop(t *testing.T) {
 				t.Errorf("%d leases are left, want %d", held, c.held)
 			}
 			release()
-			want := fmt.Sprintf(`"completed":%d,"failed":0,"retried":0,"released":0,"stale":0,"rescued":%d,"open":0`, stopJobs, c.held)
+			want := fmt.Sprintf(`"completed":%d,"set_aside":0,"failed":0,"retried":0,"released":0,"stale":0,"rescued":%d,"open":0`, stopJobs, c.held)
 			summary, stderr, _ := f.semel("run", "--once", "--json")
 			if !strings.Contains(summary, want) {
 				t.Errorf("the next run says %s, want %s", summary, want)

@@ -180,7 +180,7 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 		t.Errorf("exit code %d, want %d", code, exitInterrupted)
 	}
 	s.release()
-	if again := runHere(t, dir, "run", "--once", "--json"); !strings.Contains(again, `"completed":2,"failed":0,`) || !strings.Contains(again, `"rescued":1,`) {
+	if again := runHere(t, dir, "run", "--once", "--json"); !strings.Contains(again, `"completed":2,"set_aside":0,"failed":0,`) || !strings.Contains(again, `"rescued":1,`) {
 		t.Errorf("running again gave %s, want 2 completed and 1 taken back", again)
 	}
 	if job := runHere(t, dir, "show", "1", "--json"); !strings.Contains(job, `"attempts":1,`) {
