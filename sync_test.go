@@ -15,16 +15,20 @@ import (
 )
 
 // syncFolder is a folder in which the shop is collected slowly enough to be
-// caught, and what an undisturbed run gives.
-func syncFolder(t *testing.T, site *shop) (f *folder, want string) {
+// caught.
+func syncFolder(t *testing.T, site *shop) *folder {
 	t.Helper()
 	slow := gateway.Fault{Kind: gateway.Slow, After: 2 << 10, Pause: 4 * 1e6}
 	gw := startGateway(t, func(gateway.Request) gateway.Fault { return slow })
-	config := killConfig(site.URL, gw.URL())
-	calm := newFolder(t, config, "PROXY_USER=u", "PROXY_PASS=p")
-	calm.ok(strings.Fields(runOnce)...)
-	site.forget()
-	return newFolder(t, config, calm.env...), calm.ok("export", "shop", "--data-only")
+	return newFolder(t, killConfig(site.URL, gw.URL()), "PROXY_USER=u", "PROXY_PASS=p")
+}
+
+// calmExport is what an undisturbed run over a shop gives.
+func calmExport(t *testing.T) string {
+	t.Helper()
+	f := syncFolder(t, newShop(t))
+	f.ok(strings.Fields(runOnce)...)
+	return f.ok("export", "shop", "--data-only")
 }
 
 // wantStopped runs the program with more in its environment, and wants it to
@@ -53,11 +57,12 @@ func wantGoesOn(t *testing.T, f *folder, site *shop, want string) {
 // TestDiskErrors: after an error of the disk the process writes nothing more
 // and ends; the next one goes on with what is there.
 func TestDiskErrors(t *testing.T) {
+	want := calmExport(t)
 	for _, point := range []failpoint.Point{failpoint.BeforeCommit, failpoint.AfterCommit} {
 		for _, hit := range []int{1, 2, 12} {
 			t.Run(fmt.Sprint(point, " ", hit), func(t *testing.T) {
 				site := newShop(t)
-				f, want := syncFolder(t, site)
+				f := syncFolder(t, site)
 				wantStopped(t, f, trap{Point: point, Hit: hit, Errno: syscall.EIO}.env())
 				then, err := os.ReadFile(f.path("semel.db" + trapped))
 				if err != nil {
@@ -148,11 +153,11 @@ func letSyncsFail(t *testing.T, file string) {
 // is. Neither is trusted.
 func TestFailedSync(t *testing.T) {
 	real(t, "go")
-	program := buildWithFailingSyncs(t)
+	program, want := buildWithFailingSyncs(t), calmExport(t)
 	for _, sync := range []string{"data 4", "data 9", "meta 4", "meta 9"} {
 		t.Run(sync, func(t *testing.T) {
 			site := newShop(t)
-			f, want := syncFolder(t, site)
+			f := syncFolder(t, site)
 			f.program = program
 			wantStopped(t, f, failingSync+"="+sync)
 			wantGoesOn(t, f, site, want)
