@@ -258,7 +258,7 @@ func TestDeliveryKilled(t *testing.T) {
 		consumer.settle()
 		openChecked(t, f.path("semel.db")).Close()
 	}
-	f.ok(collectEdition(editions)...)
+	f.racing().ok(collectEdition(editions)...)
 	consumer.settle()
 	f.ok("verify")
 	consumer.wantAll(f, rows, events)

@@ -46,7 +46,7 @@ price = { css = ".price", type = "money", currency = "USD", decimal = "." }
 // diskFolder is a folder with its store on a disk of 4 MB.
 func diskFolder(t *testing.T, site *shop) *folder {
 	t.Helper()
-	f := newFolder(t, diskConfig(site.URL, diskPages))
+	f := newFolder(t, diskConfig(site.URL, diskPages)).racing()
 	if err := os.Symlink(mount(t, 4<<20), f.path("media")); err != nil {
 		t.Fatal(err)
 	}

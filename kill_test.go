@@ -120,7 +120,7 @@ func kills() int {
 func TestKill(t *testing.T) {
 	site := newShop(t)
 	login := []string{"PROXY_USER=u", "PROXY_PASS=p"}
-	calm := newFolder(t, killConfig(site.URL, startGateway(t, nil).URL()), login...)
+	calm := newFolder(t, killConfig(site.URL, startGateway(t, nil).URL()), login...).racing()
 	calm.ok(strings.Fields(runOnce)...)
 	want := calm.ok("export", "shop", "--data-only")
 	if n := strings.Count(want, "\n"); n != killPages {

@@ -31,7 +31,28 @@ func TestMain(m *testing.M) {
 		armFromEnv()
 		os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	os.Exit(m.Run())
+	os.Exit(withPlain(m.Run))
+}
+
+// plain is the test binary without the race detector.
+var plain = os.Args[0]
+
+// withPlain builds plain where the test binary is not it, and runs the tests.
+func withPlain(tests func() int) (code int) {
+	if !raceDetector {
+		return tests()
+	}
+	dir, err := os.MkdirTemp("", "semel-plain-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	plain = filepath.Join(dir, "semel.test")
+	if out, err := exec.Command("go", "test", "-race=false", "-c", "-o", plain, ".").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building semel without the race detector: %v\n%s", err, out)
+		return 1
+	}
+	return tests()
 }
 
 // failAt in the environment of the program is a trap in JSON.
@@ -103,7 +124,9 @@ func real(t *testing.T, programs ...string) {
 	}
 }
 
-// folder is a folder in which semel is run as a process of its own.
+// folder is a folder in which semel is run as a process of its own, without the
+// race detector: most processes do one thing, or are killed, and a killed one
+// cannot tell what the detector saw.
 type folder struct {
 	t       testing.TB
 	dir     string
@@ -113,8 +136,15 @@ type folder struct {
 
 func newFolder(t testing.TB, config string, env ...string) *folder {
 	t.Helper()
-	f := &folder{t: t, dir: t.TempDir(), env: env, program: os.Args[0]}
+	f := &folder{t: t, dir: t.TempDir(), env: env, program: plain}
 	f.write("semel.toml", config)
+	return f
+}
+
+// racing lets the race detector watch semel, if it watches the tests: for what many
+// workers do at once. A process in which it sees a race exits with 66.
+func (f *folder) racing() *folder {
+	f.program = os.Args[0]
 	return f
 }
 

@@ -328,7 +328,7 @@ func publicFolder(t *testing.T) *folder {
 	f := &folder{t: t, dir: dir}
 	f.write("semel.toml", mediaConfig)
 	f.program = filepath.Join(dir, "semel")
-	program, err := os.ReadFile(os.Args[0])
+	program, err := os.ReadFile(plain)
 	if err := errors.Join(err, os.WriteFile(f.program, program, 0o755)); err != nil {
 		t.Fatal(err)
 	}

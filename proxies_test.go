@@ -65,7 +65,7 @@ func TestRealProxies(t *testing.T) {
 			scheme, _, _ := strings.Cut(base, ":")
 			t.Run(part.name+" "+scheme, func(t *testing.T) {
 				config := proxyConfig(base, part.url)
-				good := newFolder(t, config, "GW_USER="+partUser, "GW_PASS="+partPassword, "SSL_CERT_FILE="+web.CA)
+				good := newFolder(t, config, "GW_USER="+partUser, "GW_PASS="+partPassword, "SSL_CERT_FILE="+web.CA).racing()
 				good.write("targets.csv", targets)
 				logged := squidBytes(t, part.log)
 				good.ok("run", "--once")

@@ -82,7 +82,7 @@ func TestTwoBoxesOneStream(t *testing.T) {
 		targets += fmt.Sprintf("{ id = %q },", fmt.Sprint(i))
 	}
 	for _, want := range []storage.SinkCounts{{Delivered: n}, {Deduplicated: n}} {
-		f := newFolder(t, boxConfig(site.URL, nats.URL(), targets+"]"))
+		f := newFolder(t, boxConfig(site.URL, nats.URL(), targets+"]")).racing()
 		f.ok("run", "--once")
 		if got := sinkCounts(t, openChecked(t, f.path("semel.db")))["events"]; got != want {
 			t.Errorf("a box counts %+v, want %+v", got, want)
@@ -124,7 +124,7 @@ func TestTwoBoxesOneQueue(t *testing.T) {
 		}
 	}
 	config := boxConfig(site.URL, nats.URL(), `"nats:TODO"`)
-	mortal, steady := newFolder(t, config), newFolder(t, config)
+	mortal, steady := newFolder(t, config), newFolder(t, config).racing()
 	for i := range 10 {
 		at := trap{Point: []failpoint.Point{failpoint.BeforeCommit, failpoint.AfterCommit}[i%2], Hit: 1 + i/2}
 		cmd := mortal.command("run", "--once")

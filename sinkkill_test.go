@@ -49,7 +49,7 @@ title = { css = "h1", required = true }
 // event is in the files once, in whole lines, as after a run that nobody disturbed.
 func TestFileSinkKilled(t *testing.T) {
 	site := newShop(t)
-	calm := newFolder(t, sinkConfig(site.URL))
+	calm := newFolder(t, sinkConfig(site.URL)).racing()
 	calm.ok(strings.Fields(runOnce)...)
 	want := sinkIDs(t, calm)
 	if len(want) != sinkPages {

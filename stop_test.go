@@ -103,7 +103,7 @@ func TestStop(t *testing.T) {
 		t.Run(fmt.Sprintf("%s, twice %v", c.command, c.twice), func(t *testing.T) {
 			t.Parallel() // the clean ones wait out their grace
 			site, all, release := hanging(t, stopJobs)
-			f := newFolder(t, stopConfig(site.URL))
+			f := newFolder(t, stopConfig(site.URL)).racing()
 			p := f.start(strings.Fields(c.command)...)
 			<-all
 			p.signal(os.Interrupt)

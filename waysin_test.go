@@ -177,7 +177,7 @@ func TestTwice(t *testing.T) {
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
-			f := newMarketFolder(t, site.URL, w.source, w.more)
+			f := newMarketFolder(t, site.URL, w.source, w.more).racing()
 			var before, said string
 			for range 2 {
 				before = f.everything(t)
