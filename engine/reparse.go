@@ -110,7 +110,7 @@ type reparsing struct {
 // batch are jobs that are committed together.
 type batch struct {
 	pages   []*reread
-	gone    []*storage.Job // that have no page to be read
+	unread  []*storage.Job // that have no page to be read
 	missing map[uint64]int // these by run
 }
 
@@ -190,7 +190,7 @@ func (p *reparsing) add(tx *storage.Tx, b *batch, j *storage.Job) error {
 
 // lacks notes a job without a page.
 func (b *batch) lacks(j *storage.Job) {
-	b.gone = append(b.gone, j)
+	b.unread = append(b.unread, j)
 	b.missing[j.Run]++
 }
 
@@ -235,7 +235,7 @@ func (p *reparsing) work(ctx context.Context, b *batch) error {
 			pages = append(pages, r)
 		}
 	}
-	for _, j := range b.gone {
+	for _, j := range b.unread {
 		p.done.Missing++
 		if err := p.tell(ReparseNews{Job: &Reparsed{Job: j.Key, Missing: true}}); err != nil {
 			return err

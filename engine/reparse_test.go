@@ -74,14 +74,20 @@ func idle(t *testing.T, s *storage.Store, src Source) *Engine {
 
 func reparse(t *testing.T, e *Engine, dry bool) (done Reparsing, told []Reparsed) {
 	t.Helper()
+	var last ReparseProgress
 	done, err := e.Reparse(t.Context(), Past{Source: "shop"}, dry, func(n ReparseNews) error {
 		if n.Job != nil {
 			told = append(told, *n.Job)
+		} else {
+			last = *n.Progress
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if last.Jobs != last.Of || last.Of < done.Jobs {
+		t.Errorf("it ended when it was at %d of %d jobs", last.Jobs, last.Of)
 	}
 	storagetest.Check(t, e.opts.Store)
 	return done, told

@@ -176,6 +176,12 @@ func TestReparseIntoAnother(t *testing.T) {
 		t.Errorf("rows %+v", list)
 	}
 	wantError(t, into(versioned(2), 2), storage.ErrTransition) // it is complete
+	failUnfit(t, s, versioned(3))
+	wantError(t, into(versioned(3), 3), storage.ErrTransition) // it has a page of its own
+	update(t, s, func(tx *storage.Tx) error { return tx.DiscardQuarantine(3) })
+	if err := into(versioned(3), 3); err != nil || getJob(t, s, 3).State != storage.StateComplete {
+		t.Errorf("into one that has failed: %v, %+v", err, getJob(t, s, 3))
+	}
 	if j := getJob(t, s, 2); j.State != storage.StateComplete || j.Attempts != 0 || j.Generation != 1 {
 		t.Errorf("the job of the new rules: %+v", j)
 	}
