@@ -31,8 +31,8 @@ func (b Breach) String() string {
 // jobs with their indexes and runs both ways, attempts and observations with jobs,
 // changes with observations both ways, rows that are staged with their runs,
 // events with observations and jobs, dispatches with events and indexes, kept pages with
-// their hashes and with what names them, validators and quarantined pages with the
-// attempts they are of, idempotency keys with jobs, counters with a recount. It gives what
+// their hashes and with what names them, validators, quarantined pages and those that
+// drift is judged by with the attempts they are of, idempotency keys with jobs, counters with a recount. It gives what
 // does not agree, in the order in which it looked; an error means that it could
 // not look. While bbolt's pages are checked writers wait; the rest reads one
 // snapshot beside them (see View). It keeps nothing per job: memory grows with
@@ -47,7 +47,7 @@ func (s *Store) Check() ([]Breach, error) {
 		c := &checker{tx: tx, files: s.segments, counts: map[delta]int64{}, runs: map[uint64]runCounts{}, daysFrom: tx.daysFrom()}
 		for _, look := range []func(){
 			c.jobs, c.runRecords, c.lists, c.schedules, c.imports, c.indexes, c.lanes,
-			c.observations, c.changes, c.cursors, c.staged, c.live, c.events, c.jobEvents, c.dispatches, c.sinks, c.keptPages, c.validators, c.quarantines, c.idempotencyKeys,
+			c.observations, c.changes, c.cursors, c.staged, c.live, c.events, c.jobEvents, c.dispatches, c.sinks, c.keptPages, c.validators, c.quarantines, c.drifts, c.idempotencyKeys,
 			c.sources, c.hosts, c.robots, c.meta, c.counters, // the last two judge what the others saw
 		} {
 			look()

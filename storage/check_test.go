@@ -49,7 +49,7 @@ var damagedPage = KeepPage([]byte("<p>not what the rules want</p>"))
 func damagedStore(t *testing.T) *Store {
 	t.Helper()
 	s := openTest(t, Options{NoSync: true})
-	for _, fill := range []func(*Tx) error{fillRescued, fillOthers, fillOutcomes, fillByPerson, fillListed, fillImports, fillReplaced, fillHeld, fillDispatches, fillQuarantined} {
+	for _, fill := range []func(*Tx) error{fillRescued, fillOthers, fillOutcomes, fillByPerson, fillListed, fillImports, fillReplaced, fillHeld, fillDispatches, fillQuarantined, fillDrifted} {
 		if err := s.Update(context.Background(), fill); err != nil {
 			t.Fatal(err)
 		}
@@ -303,6 +303,24 @@ func fillQuarantined(tx *Tx) error {
 	return err
 }
 
+// fillDrifted has pages lose a field, so that source v pauses.
+func fillDrifted(tx *Tx) error {
+	for n := range 42 {
+		j, filled := uint64(jobReparsed), 1
+		if n >= 30 {
+			j, filled = jobUnfit, 0
+		}
+		_, err := tx.CountPage(Reading{
+			Source: "v", Version: 1, Job: j, Generation: 1, Records: 1,
+			Fields: []FieldReading{{Read: true, Filled: 1}, {Name: "price", Read: true, Filled: filled}},
+		}, DriftPolicy{Fall: Whole / 2, Min: 10, Jobs: 20, Failed: 10}, damagedSinks)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func waitKey(j *Job) []byte  { return timedKey(j.NextAt, j.ID) }
 func endKey(j *Job) []byte   { return timedKey(j.LeaseUntil, j.ID) }
 func indexKey(j *Job) []byte { return keyIndex(j.Key.Window, j.Key.String()) }
@@ -504,6 +522,7 @@ func TestCheckFinds(t *testing.T) {
 		"replace":          replaceDamage,
 		"outbox":           outboxDamage,
 		"quarantine":       quarantineDamage,
+		"drift":            driftDamage,
 	} {
 		for _, d := range list {
 			t.Run(table+" "+d.name, func(t *testing.T) {

@@ -752,7 +752,7 @@ var nameDamage = []damage{
 		{"meta", []byte("job"), "it says 3, and 13 is in use"},
 	}},
 	{"event sequence", put(bucketMeta, []byte("event"), i64(3)), []Breach{
-		{"meta", []byte("event"), "it says 3, and 18 is in use"},
+		{"meta", []byte("event"), "it says 3, and 20 is in use"},
 	}},
 	{"lane sequence", put(bucketMeta, []byte("lane"), i64(1)), []Breach{
 		{"meta", []byte("lane"), "it says 1, and 6 is in use"},
@@ -1302,5 +1302,135 @@ var quarantineDamage = []damage{
 		{"counter", counterKey("v", "attempts/complete"), "it says 1, a recount gives 2"},
 		{"counter", counterKey("v", "attempts/counted"), "it says 2, a recount gives 3"},
 		{"counter", counterKey("v", "duration/"), "the counters under it hold -1 attempts against a recount"},
+	}},
+}
+
+// The events of source v: field price has drifted, and the source has paused for it.
+const (
+	eventDrifted = 19
+	eventPaused  = 20
+)
+
+func changeDrift(change func(*Drift)) func(*Tx) error {
+	return func(tx *Tx) error {
+		d, err := decodeDrift(driftV, tx.get(bucketDrift, driftV))
+		if err != nil {
+			return err
+		}
+		change(d)
+		return tx.put(bucketDrift, driftV, d.encode())
+	}
+}
+
+// driftV is the place of source v under version 1 of its rules.
+var driftV = driftKey("v", 1)
+
+// driftDamage is to counts of pages, and to events of what they show.
+var driftDamage = []damage{
+	{"garbage", put(bucketDrift, driftV, garbage), []Breach{
+		{"drift", driftV, "it cannot be read: record has an unknown version"},
+	}},
+	{"a bit", changeRaw(bucketDrift, driftV, withByte(9, 1)), []Breach{
+		{"drift", driftV, "it cannot be read: record is not what was written: its checksum differs"},
+	}},
+	{"cut short", changeRecord(bucketDrift, driftV, func(v []byte) []byte { return v[:40] }), []Breach{
+		{"drift", driftV, "it cannot be read: record is cut short"},
+	}},
+	{"flag of 3", changeRecord(bucketDrift, driftV, withByte(20, 3)), []Breach{
+		{"drift", driftV, "it reads as a record that would be written differently"},
+	}},
+	{"key is no version", copyTo(bucketDrift, driftV, []byte("v\x00x")), []Breach{
+		{"drift", []byte("v\x00x"), "its key is not a source and a version of rules"},
+	}},
+	{"of version 0", copyTo(bucketDrift, driftV, driftKey("v", 0)), []Breach{
+		{"drift", driftKey("v", 0), "its key is not a source and a version of rules"},
+	}},
+	{"of another version", copyTo(bucketDrift, driftV, driftKey("v", 2)), []Breach{
+		{"drift", driftKey("v", 2), "attempt 1 of job 13 read no page by version 2 of the rules"},
+	}},
+	{"of another source", copyTo(bucketDrift, driftV, driftKey("s", 1)), []Breach{
+		{"drift", driftKey("s", 1), `a page of it is of attempt 1 of job 13, which is of source "v" and had 2`},
+	}},
+	{"of nothing", changeDrift(func(d *Drift) { d.Fields, d.Pages = nil, nil }), []Breach{
+		{"drift", driftV, "it has no field"},
+		{"drift", driftV, "it has no page, or more than are kept"},
+		{"drift", driftV, "it is paused for no field of it, or has one for that and is not paused"},
+	}},
+	{"a field twice", changeDrift(func(d *Drift) { d.Fields[0].Name = "price" }), []Breach{
+		{"drift", driftV, "it has a field twice"},
+	}},
+	{"more pages than are kept", changeDrift(func(d *Drift) {
+		for range 5 {
+			d.Pages = append(d.Pages, d.Pages...)
+		}
+	}), []Breach{
+		{"drift", driftV, "it has no page, or more than are kept"},
+	}},
+	{"pages in another order", changeDrift(func(d *Drift) { d.Pages[0].Time = d.Pages[0].Time.Add(time.Second) }), []Breach{
+		{"drift", driftV, "its pages are not in the order in which they were read"},
+	}},
+	{"paused for another field", changeDrift(func(d *Drift) { d.PausedFor = "other" }), []Breach{
+		{"drift", driftV, "it is paused for no field of it, or has one for that and is not paused"},
+	}},
+	{"paused since no time", changeDrift(func(d *Drift) { d.Paused = noTime }), []Breach{
+		{"drift", driftV, "it is paused for no field of it, or has one for that and is not paused"},
+	}},
+	{"a past of more than all", changeDrift(func(d *Drift) { d.Fields[1].Past.Sum++ }), []Breach{
+		{"drift", driftV, "field price: its pages have more than all of it"},
+	}},
+	{"a past without records", changeDrift(func(d *Drift) { d.Fields[1].Past.Records = 3 }), []Breach{
+		{"drift", driftV, "field price: its pages had fewer records than one each"},
+	}},
+	{"drifted for longer than there are pages", changeDrift(func(d *Drift) { d.Fields[1].Run = 21 }), []Breach{
+		{"drift", driftV, "field price: more pages lack it than there are"},
+	}},
+	{"drifted since no time", changeDrift(func(d *Drift) { d.Fields[1].Since = noTime }), []Breach{
+		{"drift", driftV, "field price: it has drifted since no time or from no share, or has these and has not"},
+	}},
+	{"not drifted, from a share", changeDrift(func(d *Drift) { d.Fields[0].Before = 1 }), []Breach{
+		{"drift", driftV, "field : it has drifted since no time or from no share, or has these and has not"},
+	}},
+	{"a page of no attempt", changeDrift(func(d *Drift) { d.Pages[0].Generation = 0 }), []Breach{
+		{"drift", driftV, "a page of it is of no job, no attempt or no time"},
+	}},
+	{"a page without records", changeDrift(func(d *Drift) { d.Pages[0].Records = 0 }), []Breach{
+		{"drift", driftV, "a page of it has no records"},
+	}},
+	{"a page with more than all", changeDrift(func(d *Drift) { d.Pages[0].Shares[1] = Whole + 1 }), []Breach{
+		{"drift", driftV, "a page of it has more than all of a field"},
+	}},
+	{"a page of a job that never was", changeDrift(func(d *Drift) { d.Pages[0].Job = 77 }), []Breach{
+		{"meta", []byte("job"), "it says 13, and 77 is in use"},
+	}},
+	{"a page of a job of another source", changeDrift(func(d *Drift) { d.Pages[0].Job = jobPending }), []Breach{
+		{"drift", driftV, `a page of it is of attempt 1 of job 6, which is of source "s" and had 1`},
+	}},
+	{"a page of an attempt that never was", changeDrift(func(d *Drift) { d.Pages[0].Generation = 9 }), []Breach{
+		{"drift", driftV, `a page of it is of attempt 9 of job 13, which is of source "v" and had 2`},
+	}},
+	{"a page that was read again", changeDrift(func(d *Drift) { d.Pages[0].Generation = 2 }), []Breach{
+		{"drift", driftV, "attempt 2 of job 13 read no page by version 1 of the rules"},
+	}},
+	{"event: no JSON", changeEvent(eventDrifted, func(e *Event) { e.Data = garbage }), []Breach{
+		{"event", idKey(eventDrifted), "its data is not that of a field that has drifted: invalid character 'c' looking for beginning of value"},
+	}},
+	{"event: another field", changeEvent(eventDrifted, says(`"price"`, `"title"`)), []Breach{
+		{"event", idKey(eventDrifted), "its id is not that of what it tells"},
+	}},
+	{"event: the page as a whole", changeEvent(eventPaused, says(`"price"`, `null`)), []Breach{
+		{"event", idKey(eventPaused), "its id is not that of what it tells"},
+	}},
+	{"event: more than it says", changeEvent(eventPaused, says(`"paused":true`, `"paused":true,"more":1`)), []Breach{
+		{"event", idKey(eventPaused), "it reads as a record that would be written differently"},
+	}},
+	{"event: of another source", changeEvent(eventPaused, func(e *Event) { e.Key = "s" }), []Breach{
+		{"event", idKey(eventPaused), "it tells of another source than its key"},
+	}},
+	{"event: of another job", changeEvent(eventPaused, says(`"id":12`, `"id":11`)), []Breach{
+		{"event", idKey(eventPaused), "it tells of another job than the one that it is of"},
+	}},
+	{"event: of more attempts", changeEvent(eventPaused, says(`"attempts":1`, `"attempts":3`)), []Breach{
+		{"event", idKey(eventPaused), "its id is not that of what it tells"},
+		{"event", idKey(eventPaused), "it tells of more attempts than its job has"},
 	}},
 }

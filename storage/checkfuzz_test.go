@@ -78,6 +78,10 @@ var undetectable = []struct {
 		return err == nil && !im.Ended.IsZero() && e.after == nil || both(readImport)(e)
 	}},
 	{bucketQuarantine, "what only people read: of a page set aside the store needs whose it is", both(readQuarantine)},
+	{bucketDrift, "what pages were like is in the pages alone; without it counting begins anew", func(e edit) bool {
+		_, err := decodeDrift(e.key, e.after)
+		return e.after == nil || err == nil
+	}},
 	{bucketImportChunk, "its sum is compared with the file's rows", both(readImportChunk)},
 }
 

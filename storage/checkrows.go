@@ -109,6 +109,8 @@ func (c *checker) events() {
 			c.jobEvent(k, e)
 		case EventRunFinished:
 			c.runEvent(k, e)
+		case EventDrifted:
+			c.driftEvent(k, e)
 		case EventReplaced:
 			c.replacedEvent(k, e)
 		default:

@@ -34,6 +34,7 @@ func newEncoder(version byte, size int) *encoder {
 }
 
 func (e *encoder) u8(n byte)      { e.b = append(e.b, n) }
+func (e *encoder) u16(n uint16)   { e.b = binary.BigEndian.AppendUint16(e.b, n) }
 func (e *encoder) u32(n uint32)   { e.b = appendU32(e.b, n) }
 func (e *encoder) u64(n uint64)   { e.b = appendU64(e.b, n) }
 func (e *encoder) i64(n int64)    { e.u64(uint64(n)) }
@@ -117,6 +118,13 @@ func (d *decoder) take(n int) []byte {
 func (d *decoder) u8() byte {
 	if p := d.take(1); p != nil {
 		return p[0]
+	}
+	return 0
+}
+
+func (d *decoder) u16() uint16 {
+	if p := d.take(2); p != nil {
+		return binary.BigEndian.Uint16(p)
 	}
 	return 0
 }

@@ -64,6 +64,7 @@
 //	jobevent job id u64 | event seq u64                 -          the event is of an outcome of the job
 //	quarantine
 //	         job id u64                                 Quarantine: why a page of the job did not fit the rules
+//	drift    source 0 | version u32                     Drift: how well the last pages fit the rules, and those before
 //
 // Keys longer than 128 bytes in bucket key keep their first 96 bytes and the
 // xxhash of the whole; the text stands in the job and is compared, so a
@@ -99,6 +100,9 @@
 //   - What is in quarantine is of the attempt that read the page, which stays with
 //     its page, where it was kept, until it is let go: by a commit of the job, or a
 //     person.
+//   - A page is counted for drift in the transaction of its job's outcome, once, under
+//     the rules that read it. Jobs of a source that pauses for drift are handed out by
+//     nobody who asks; the store itself does not hold them back.
 //   - An idempotency key leads to a job that is there, and that is as old as
 //     the key where its first request made it.
 //   - An observation is written only by the commit that completes its job, or
@@ -142,7 +146,7 @@
 // Update queues a function for the single writer. The writer runs all that are
 // waiting in one bbolt transaction, so that they share its two fsyncs; each
 // runs exactly once, sees what those before it wrote, and is undone alone if it
-// returns an error or panics. Sequences, counters and runs, which most of them
+// returns an error or panics. Sequences, counters, runs and drifts, which most of them
 // move, are written once for all. Update returns after the commit is durable. An
 // error of the commit itself means that the outcome is unknown: the store then
 // answers every call with ErrStopped and must be opened again.

@@ -22,11 +22,12 @@ const (
 	EventJobFailed   = "job.failed"
 	EventRunFinished = "run.finished"
 	EventQuarantined = "page.quarantined"
+	EventDrifted     = "schema.drifted"  // pages of a source lack what they had
 	EventReplaced    = "window.replaced" // of a WriteReplace source, in the place of observation.created and .updated
 )
 
 // EventTypes are all types of events.
-var EventTypes = []string{EventCreated, EventUpdated, EventReplaced, EventJobComplete, EventJobFailed, EventQuarantined, EventRunFinished}
+var EventTypes = []string{EventCreated, EventUpdated, EventReplaced, EventJobComplete, EventJobFailed, EventQuarantined, EventDrifted, EventRunFinished}
 
 // Subscription is one sink's wish for a source's events.
 type Subscription struct {
@@ -48,9 +49,9 @@ type Event struct {
 	Job       uint64    // whose outcome it is of; 0: of a run, or no longer pending when schema 4 came
 	ID        string    // evt_ and 32 hex digits: the same for the same fact, on any box
 	Type      string    // observation.created, …
-	Key       string    // observation or job key: deliveries keep its order
+	Key       string    // observation, job or run key, or a source: deliveries keep its order
 	Timestamp time.Time // when it was committed
-	Data      []byte    // JSON object: the line of export, or the job
+	Data      []byte    // JSON object: the line of export, the job …
 }
 
 const eventVersion = 3 // 2 is sealed, 3 has the job

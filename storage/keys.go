@@ -48,6 +48,7 @@ const (
 	bucketSink
 	bucketJobEvent
 	bucketQuarantine
+	bucketDrift
 	bucketCount
 )
 
@@ -61,7 +62,7 @@ var bucketNames = [bucketCount]string{
 	"import", "importchunk",
 	"staged", "live",
 	"dispatch", "dead", "sink", "jobevent",
-	"quarantine",
+	"quarantine", "drift",
 }
 
 // fillPercent is how full a page is packed when it splits. Buckets whose keys

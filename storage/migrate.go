@@ -21,7 +21,7 @@ var migrations = [schema]func(*bolt.Tx) error{
 	// A job of schema 3 reads as one of no run, an observation as a change without
 	// a number, an event as one of no job.
 	3: inTurn(createBuckets(bucketNames[bucketRun:bucketQuarantine]...), countRules, addDispatches),
-	4: createBuckets(bucketNames[bucketQuarantine]), // an attempt of schema 4 reads as one that fetched its page
+	4: createBuckets(bucketNames[bucketQuarantine:bucketCount]...), // an attempt of schema 4 reads as one that fetched its page
 }
 
 func inTurn(steps ...func(*bolt.Tx) error) func(*bolt.Tx) error {

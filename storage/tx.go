@@ -25,6 +25,9 @@ type Tx struct {
 	runs       map[uint64]Run // changed by the group
 	runsBefore map[uint64]Run // those changed by this step, when it began; zero: not in runs
 
+	drifts       map[string]*Drift // changed by the group, by key; nil: there is none any more
+	driftsBefore []func()          // take back what this step changed of them
+
 	undo     []change        // what this step wrote, for its rollback
 	deltas   []delta         // counters this step moved
 	totals   map[delta]int64 // counters moved by the group; n of the key is 0
@@ -131,6 +134,7 @@ func (tx *Tx) remove(id bucket, key []byte) error {
 func (tx *Tx) keep() {
 	tx.idsBefore = tx.ids
 	clear(tx.runsBefore)
+	tx.driftsBefore = tx.driftsBefore[:0]
 	tx.undo = tx.undo[:0]
 	for _, d := range tx.deltas {
 		if tx.totals == nil {
@@ -165,6 +169,7 @@ func (tx *Tx) rollback() error {
 	}
 	tx.ids = tx.idsBefore
 	tx.undoRuns()
+	tx.undoDrifts()
 	tx.undo = tx.undo[:0]
 	tx.deltas = tx.deltas[:0]
 	return nil

@@ -122,7 +122,7 @@ func (s *Store) finish(b *bolt.Tx, tx *Tx) error {
 		_ = guard(b.Rollback)
 		return s.stop(tx.broken)
 	}
-	if err := guard(func() error { return errors.Join(tx.flushSequences(), tx.flushCounters(), tx.flushRuns()) }); err != nil {
+	if err := guard(tx.flush); err != nil {
 		_ = guard(b.Rollback)
 		return s.stop(fmt.Errorf("writing what the group counted: %w", err))
 	}
@@ -134,6 +134,11 @@ func (s *Store) finish(b *bolt.Tx, tx *Tx) error {
 		return err
 	}
 	return s.commit(b)
+}
+
+// flush writes what many steps of a group move, once for all.
+func (tx *Tx) flush() error {
+	return errors.Join(tx.flushSequences(), tx.flushCounters(), tx.flushRuns(), tx.flushDrifts())
 }
 
 // keepFrames makes the pages of a group durable, before the transaction that

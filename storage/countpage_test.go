@@ -1,0 +1,181 @@
+package storage_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"semel/storage"
+	"semel/storage/storagetest"
+)
+
+var driftUsual = storage.DriftPolicy{Fall: storage.Whole / 2, Min: 10, Jobs: 20, Failed: 10}
+
+// readPage completes a job whose page has the field price, or does not.
+func readPage(tx *storage.Tx, j *storage.Job, price bool) (news storage.DriftNews, err error) {
+	c := record(storage.WriteUpsert, 1, j.Key.Target, "1")
+	if _, err = tx.CompleteJob(j.Lease(), c); err != nil {
+		return news, err
+	}
+	r := storage.Reading{Source: "s", Version: 1, Job: j.ID, Generation: j.Generation, Records: 1, Fields: []storage.FieldReading{
+		{Read: true, Filled: 1}, {Name: "price", Required: true, Read: true},
+	}}
+	if price {
+		r.Fields[1].Filled = 1
+	}
+	return tx.CountPage(r, driftUsual, allSinks)
+}
+
+func readPages(t *testing.T, s *storage.Store, n int, price bool) (news []storage.DriftNews) {
+	t.Helper()
+	for range n {
+		enqueue(t, s, target(fmt.Sprint(len(counters(t, s, "s")), "/", counters(t, s, "s").State(storage.StateComplete))))
+		j := claimOne(t, s)
+		update(t, s, func(tx *storage.Tx) error {
+			one, err := readPage(tx, j, price)
+			news = append(news, one)
+			return err
+		})
+	}
+	return news
+}
+
+func drift(t *testing.T, s *storage.Store) (d *storage.Drift) {
+	t.Helper()
+	view(t, s, func(tx *storage.Tx) (err error) {
+		d, err = tx.Drift("s", 1)
+		return err
+	})
+	return d
+}
+
+// TestCountPage: a field that has drifted is told once, with an example, and once more
+// when the source pauses for it. Both last.
+func TestCountPage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "semel.db")
+	s, err := storage.Open(path, storage.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	readPages(t, s, 100, true)
+	if list := drift(t, s).Drifted(); len(list) != 0 {
+		t.Fatalf("drifted before it fell: %v", list)
+	}
+	var began, paused []int
+	for i, news := range readPages(t, s, 15, false) {
+		if len(news.Began) > 0 {
+			began = append(began, i+1)
+		}
+		if news.Paused != nil {
+			paused = append(paused, i+1)
+		}
+	}
+	if !slices.Equal(began, []int{6}) || !slices.Equal(paused, []int{10}) {
+		t.Errorf("told at pages %v, paused at %v", began, paused)
+	}
+	wantDriftEvents(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = storagetest.OpenAt(t, path, storage.Options{})
+	if d := drift(t, s); d.PausedFor != "price" || d.Paused.IsZero() || len(d.Drifted()) != 1 || d.Drifted()[0].Example != 115 {
+		t.Errorf("after a restart: %+v", d)
+	}
+}
+
+// wantDriftEvents wants what TestCountPage makes.
+func wantDriftEvents(t *testing.T, s *storage.Store) {
+	t.Helper()
+	var told []*storage.Event
+	for _, e := range pending(t, s, "s") {
+		if e.Type == storage.EventDrifted {
+			told = append(told, e)
+		}
+	}
+	if len(told) != 2 || told[0].ID == told[1].ID {
+		t.Fatalf("events %v", told)
+	}
+	for i, e := range told {
+		var data struct {
+			Field       string
+			Required    bool
+			ShareBefore float64 `json:"share_before"`
+			ShareNow    float64 `json:"share_now"`
+			Pages       int
+			Example     struct{ ID uint64 }
+			Paused      bool
+		}
+		if err := json.Unmarshal(e.Data, &data); err != nil {
+			t.Fatal(err)
+		}
+		pages := []int{6, 10}[i]
+		if data.Field != "price" || !data.Required || data.ShareBefore != 1 || data.ShareNow != 0 || data.Pages != pages ||
+			data.Example.ID != uint64(100+pages) || data.Paused != (i == 1) || e.Key != "s" || e.Job != data.Example.ID {
+			t.Errorf("event %d, key %s, of job %d: %s", i, e.Key, e.Job, e.Data)
+		}
+	}
+}
+
+// TestCountPageUndone: a page is counted with its outcome or not at all, whatever
+// else its group holds.
+func TestCountPageUndone(t *testing.T) {
+	s := storagetest.Open(t)
+	var names []storage.NewJob
+	for i := range 120 {
+		names = append(names, target(fmt.Sprint(i)))
+	}
+	enqueue(t, s, names...)
+	undo := errors.New("undo")
+	var group sync.WaitGroup
+	for _, j := range claim(t, s, 120) {
+		group.Go(func() {
+			err := s.Update(context.Background(), func(tx *storage.Tx) error {
+				if _, err := readPage(tx, j, true); err != nil || j.ID%3 > 0 {
+					return err
+				}
+				return undo
+			})
+			if (err != nil) != (j.ID%3 == 0) {
+				t.Errorf("job %d: %v", j.ID, err)
+			}
+		})
+	}
+	group.Wait()
+	d := drift(t, s)
+	if read := int(d.Fields[1].Past.Pages) + len(d.Pages); read != 80 || counters(t, s, "s").State(storage.StateComplete) != 80 {
+		t.Errorf("%d pages are counted, want 80", read)
+	}
+}
+
+// TestForgetDrift: what a person takes as it is begins anew, and whoever hands out
+// jobs looks at those of the source again.
+func TestForgetDrift(t *testing.T) {
+	s := storagetest.Open(t)
+	readPages(t, s, 30, true)
+	readPages(t, s, 12, false)
+	enqueue(t, s, target("waits"))
+	s.TakeReady()
+	if err := s.Update(t.Context(), func(tx *storage.Tx) error {
+		return errors.Join(tx.ForgetDrift("s", 1), errors.New("undo"))
+	}); err == nil || drift(t, s).Paused.IsZero() {
+		t.Errorf("forgotten by a step that was undone: %v", err)
+	}
+	update(t, s, func(tx *storage.Tx) error { return errors.Join(tx.ForgetDrift("s", 1), tx.ForgetDrift("s", 2)) })
+	if lanes := s.TakeReady(); len(lanes) != 1 {
+		t.Errorf("ready lanes %v", lanes)
+	}
+	view(t, s, func(tx *storage.Tx) error {
+		if d, err := tx.Drift("s", 1); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("there still is %+v (%v)", d, err)
+		}
+		return nil
+	})
+	if news := readPages(t, s, 1, false); len(news[0].Began) > 0 || len(drift(t, s).Pages) != 1 {
+		t.Errorf("the next page: %+v", news)
+	}
+}

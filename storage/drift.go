@@ -1,0 +1,343 @@
+package storage
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Share is a part of a whole in ten-thousandths.
+type Share uint16
+
+const (
+	// Whole is the Share of all.
+	Whole Share = 10_000
+
+	notRead Share = 1<<16 - 1 // of a page that says nothing of a field
+)
+
+// shareOf is n of a whole that is not 0, rounded down.
+func shareOf(n, whole int) Share { return Share(n * int(Whole) / whole) }
+
+// String is the share in percent, such as "98.5%".
+func (s Share) String() string { return strconv.FormatFloat(float64(s)/100, 'f', -1, 64) + "%" }
+
+// MaxDriftPages is how many pages a Drift keeps at most.
+const MaxDriftPages = 100
+
+// DriftPolicy says when a source's pages are taken to have changed.
+type DriftPolicy struct {
+	Fall   Share // which part of its share a field must have lost; 0: nothing is looked at
+	Min    int   // records that must have been seen before
+	Jobs   int   // how many pages are looked at together, the last ones: 1 to MaxDriftPages
+	Failed int   // how many of these must lack a field that has drifted for the source to pause; 0: it never does
+}
+
+// Reading is what a page tells of how well it fits the rules that read it.
+type Reading struct {
+	Source     string
+	Version    int    // of the rules
+	Job        uint64 // whose page it is
+	Generation uint32 // of the attempt that read it
+	Records    int    // that it holds, those that were set aside among them; at least 1
+	Fields     []FieldReading
+}
+
+// FieldReading is one field of a Reading. "" is the page as a whole.
+type FieldReading struct {
+	Name     string
+	Required bool
+	Read     bool // the page tells of it: those that were not come to in a page that failed it does not
+	Filled   int  // records that have a valid value
+}
+
+// Drift is how well the last pages of a source fit a version of its rules, beside
+// all pages before. There is none before the first page.
+type Drift struct {
+	Source    string
+	Version   int
+	Fields    []DriftField // of the rules, in their order
+	Pages     []DriftPage  // the last, the oldest first; up to DriftPolicy.Jobs
+	Paused    time.Time    // since when no job of the source is handed out under these rules; zero: they are
+	PausedFor string       // the field for which
+}
+
+// DriftField is a field's past, and since when pages lack it. As long as they do, its past
+// stands still.
+type DriftField struct {
+	Name     string
+	Required bool
+	Past     Tally // of the pages before Drift.Pages
+
+	Run    int       // how many of Drift.Pages came since it drifted; 0: it has not
+	Since  time.Time // when the first of them was read; zero: it has not
+	Before Share     // its share in all pages before that
+}
+
+// DriftPage is a page that was read.
+type DriftPage struct {
+	Job        uint64
+	Generation uint32 // of the attempt
+	Time       time.Time
+	Records    int
+	Shares     []Share // of its records that fill each of Drift.Fields
+}
+
+const driftVersion = 2 // as all records that are sealed
+
+func (d *Drift) encode() []byte {
+	e := newEncoder(driftVersion, 64+64*len(d.Fields)+len(d.Pages)*(24+2*len(d.Fields)))
+	e.time(d.Paused)
+	e.text(d.PausedFor)
+	e.u32(uint32(len(d.Fields)))
+	for i := range d.Fields {
+		f := &d.Fields[i]
+		e.text(f.Name)
+		e.flag(f.Required)
+		e.u32(f.Past.Pages)
+		e.u64(f.Past.Sum)
+		e.u64(f.Past.Records)
+		e.u32(uint32(f.Run))
+		e.time(f.Since)
+		e.u16(uint16(f.Before))
+	}
+	e.u32(uint32(len(d.Pages)))
+	for _, p := range d.Pages {
+		e.u64(p.Job)
+		e.u32(p.Generation)
+		e.time(p.Time)
+		e.u32(uint32(p.Records))
+		for _, s := range p.Shares {
+			e.u16(uint16(s))
+		}
+	}
+	return e.sealed()
+}
+
+func decodeDrift(key, b []byte) (*Drift, error) {
+	dec := newDecoder(driftVersion, b)
+	d := &Drift{Paused: dec.time(), PausedFor: dec.text()}
+	source, version, ok := bytes.Cut(key, []byte{0})
+	if ok && len(version) == 4 {
+		d.Source, d.Version = string(source), int(binary.BigEndian.Uint32(version))
+	}
+	for n := dec.u32(); n > 0 && dec.err == nil; n-- {
+		d.Fields = append(d.Fields, DriftField{
+			Name: dec.text(), Required: dec.flag(), Past: Tally{Pages: dec.u32(), Sum: dec.u64(), Records: dec.u64()},
+			Run: int(dec.u32()), Since: dec.time(), Before: Share(dec.u16()),
+		})
+	}
+	for n := dec.u32(); n > 0 && dec.err == nil; n-- {
+		p := DriftPage{Job: dec.u64(), Generation: dec.u32(), Time: dec.time(), Records: int(dec.u32()), Shares: make([]Share, len(d.Fields))}
+		for i := range p.Shares {
+			p.Shares[i] = Share(dec.u16())
+		}
+		d.Pages = append(d.Pages, p)
+	}
+	if err := dec.done(); err != nil {
+		return nil, &RecordError{bucketNames[bucketDrift], bytes.Clone(key), err}
+	}
+	return d, nil
+}
+
+func driftKey(source string, version int) []byte {
+	return appendU32(append([]byte(source), 0), uint32(version))
+}
+
+// Drift reads how well the pages of a source fit a version of its rules. The caller
+// must not change it. Error: ErrNotFound.
+func (tx *Tx) Drift(source string, version int) (*Drift, error) {
+	key := driftKey(source, version)
+	d, changed := tx.drifts[string(key)]
+	v := tx.get(bucketDrift, key)
+	switch {
+	case changed && d != nil:
+		return d, nil
+	case changed || v == nil:
+		return nil, fmt.Errorf("drift of source %s, version %d: %w", source, version, ErrNotFound)
+	}
+	return decodeDrift(key, v)
+}
+
+// saveDrift changes a Drift, which nobody may touch again; nil: there is none any
+// more. It is written when the group commits, since each page moves it.
+func (tx *Tx) saveDrift(source string, version int, d *Drift) {
+	key := string(driftKey(source, version))
+	if tx.drifts == nil {
+		tx.drifts = map[string]*Drift{}
+	}
+	was, there := tx.drifts[key]
+	tx.driftsBefore = append(tx.driftsBefore, func() {
+		if there {
+			tx.drifts[key] = was
+		} else {
+			delete(tx.drifts, key)
+		}
+	})
+	tx.drifts[key] = d
+}
+
+// undoDrifts takes back what a failed step changed of drifts, newest first.
+func (tx *Tx) undoDrifts() {
+	for _, undo := range slices.Backward(tx.driftsBefore) {
+		undo()
+	}
+	tx.driftsBefore = tx.driftsBefore[:0]
+}
+
+func (tx *Tx) flushDrifts() error {
+	for key, d := range tx.drifts {
+		var err error
+		switch {
+		case d != nil:
+			err = tx.put(bucketDrift, []byte(key), d.encode())
+		case tx.get(bucketDrift, []byte(key)) != nil:
+			err = tx.remove(bucketDrift, []byte(key))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Drifted is a field that pages have less often than they did.
+type Drifted struct {
+	Field         string // "": the page as a whole
+	Required      bool
+	Since         time.Time // when the first page was read that lacked it
+	Before, Now   Share     // of a page's records that fill it, over all pages before and those since
+	Pages         int       // since
+	Example       uint64    // job of the last page that lacked it
+	ExampleReadBy uint32    // generation of the attempt that read that page
+}
+
+// String is a part of a sentence for people.
+func (d Drifted) String() string {
+	what := "field " + d.Field
+	switch {
+	case d.Field == "":
+		what = "a page that fits its rules"
+	case d.Required:
+		what = "required " + what
+	}
+	return fmt.Sprintf("%s is there in %s of the %d pages since %s, and was in %s of those before",
+		what, d.Now, d.Pages, d.Since.UTC().Format(time.RFC3339), d.Before)
+}
+
+// Drifted are the fields that have drifted, in the order of the rules.
+func (d *Drift) Drifted() (list []Drifted) {
+	for i := range d.Fields {
+		if d.Fields[i].Run > 0 {
+			list = append(list, d.drifted(i))
+		}
+	}
+	return list
+}
+
+func (d *Drift) drifted(i int) Drifted {
+	f := &d.Fields[i]
+	out := Drifted{Field: f.Name, Required: f.Required, Since: f.Since, Before: f.Before}
+	var now Tally
+	for _, p := range d.Pages[len(d.Pages)-f.Run:] {
+		now.add(p.sample(i))
+		if p.Shares[i] < f.Before {
+			out.Example, out.ExampleReadBy = p.Job, p.Generation
+		}
+	}
+	out.Now, out.Pages = now.Share(), int(now.Pages)
+	return out
+}
+
+// DriftNews is what a page has shown of drift that none before it did.
+type DriftNews struct {
+	Began  []Drifted
+	Paused *Drifted // for which the source pauses now; nil: for none
+}
+
+// CountPage counts a page that rules have read, in the transaction of its job's
+// outcome, tells of fields that have drifted with it, and pauses the source where that is
+// so for many pages. Pages that are read again are not counted: they were. Errors:
+// ErrNotFound (there is no such job).
+func (tx *Tx) CountPage(r Reading, p DriftPolicy, sinks []Subscription) (news DriftNews, err error) {
+	before, err := tx.Drift(r.Source, r.Version)
+	if err != nil && !isNotFound(err) {
+		return news, err
+	}
+	d := before.next(&r)
+	began := d.count(r.page(tx.Now), p)
+	for _, i := range began {
+		news.Began = append(news.Began, d.drifted(i))
+		if err := tx.emitDrift(d, i, &r, sinks); err != nil {
+			return news, err
+		}
+	}
+	if i := d.pausing(p); i >= 0 {
+		d.Paused, d.PausedFor = tx.Now, d.Fields[i].Name
+		paused := d.drifted(i)
+		news.Paused = &paused
+		if err := tx.emitDrift(d, i, &r, sinks); err != nil {
+			return news, err
+		}
+	}
+	tx.saveDrift(r.Source, r.Version, d)
+	return news, nil
+}
+
+// next is a copy to be changed: nothing but Shares, which never change, is shared. Where
+// there is none (nil) or its fields are not those that were read, counting begins.
+func (d *Drift) next(r *Reading) *Drift {
+	same := func(f DriftField, read FieldReading) bool { return f.Name == read.Name && f.Required == read.Required }
+	if d != nil && slices.EqualFunc(d.Fields, r.Fields, same) {
+		next := *d
+		next.Fields, next.Pages = slices.Clone(d.Fields), slices.Clone(d.Pages)
+		return &next
+	}
+	next := &Drift{Source: r.Source, Version: r.Version}
+	for _, f := range r.Fields {
+		next.Fields = append(next.Fields, DriftField{Name: f.Name, Required: f.Required})
+	}
+	return next
+}
+
+// page is a Reading as it is kept.
+func (r *Reading) page(now time.Time) DriftPage {
+	p := DriftPage{Job: r.Job, Generation: r.Generation, Time: now, Records: r.Records, Shares: make([]Share, len(r.Fields))}
+	for i, f := range r.Fields {
+		p.Shares[i] = notRead
+		if f.Read {
+			p.Shares[i] = shareOf(f.Filled, r.Records)
+		}
+	}
+	return p
+}
+
+// ForgetDrift begins the counts of a source's pages under a version of its rules anew,
+// for a person who takes them as they are, and ends its pause. Where there are none
+// it does nothing.
+func (tx *Tx) ForgetDrift(source string, version int) error {
+	d, err := tx.Drift(source, version)
+	if isNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	tx.saveDrift(source, version, nil)
+	if d.Paused.IsZero() {
+		return nil
+	}
+	for _, id := range tx.ReadyLanes() { // who hands them out has passed over them
+		lane, err := tx.Lane(id)
+		if err != nil {
+			return err
+		}
+		if lane.Source == source {
+			tx.ready = append(tx.ready, id)
+		}
+	}
+	return nil
+}
