@@ -50,8 +50,9 @@ type fallback struct {
 
 // cell is what a field gave, for the record's key and its missing names.
 type cell struct {
-	text    string // canonical text of a single value
-	missing bool
+	text     string // canonical text of a single value
+	missing  bool
+	unfilled bool // the page has no value for it
 }
 
 // append reads the field in s and appends its JSON value.
@@ -69,7 +70,7 @@ func (f *field) append(dst []byte, s *scope) ([]byte, cell, error) {
 	if f.required && f.isEmpty(text) {
 		return nil, cell{}, invalid("", "is required, and its text is empty")
 	}
-	return f.typ.encode(dst, f, text), cell{text: text}, nil
+	return f.typ.encode(dst, f, text), cell{text: text, unfilled: f.isEmpty(text)}, nil
 }
 
 // single makes the one canonical text of a field that is not many; false where
@@ -136,7 +137,7 @@ func (f *field) appendMany(dst []byte, s *scope) ([]byte, cell, error) {
 	if f.required && allEmpty {
 		return nil, cell{}, invalid("", "is required, and its texts are all empty")
 	}
-	return append(dst, ']'), cell{}, nil
+	return append(dst, ']'), cell{unfilled: allEmpty}, nil
 }
 
 // appendMissing appends what stands for no match.
@@ -147,9 +148,9 @@ func (f *field) appendMissing(dst []byte, s *scope, none string) ([]byte, cell, 
 	case f.required:
 		return nil, cell{}, invalid("", "is required and missing")
 	case f.fallback != nil:
-		return append(dst, f.fallback.json...), cell{text: f.fallback.text}, nil
+		return append(dst, f.fallback.json...), cell{text: f.fallback.text, unfilled: true}, nil
 	}
-	return append(dst, none...), cell{missing: true}, nil
+	return append(dst, none...), cell{missing: true, unfilled: true}, nil
 }
 
 // isEmpty is true for a value that a required field may not have.

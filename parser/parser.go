@@ -44,9 +44,10 @@ type Page struct {
 
 // Record is one finished record.
 type Record struct {
-	Key     string   // the record's own key, never ""
-	Data    []byte   // one compact JSON object, keys in the config's order, no HTML escaping
-	Missing []string // names of fields with no match, in the config's order
+	Key      string   // the record's own key, never ""
+	Data     []byte   // one compact JSON object, keys in the config's order, no HTML escaping
+	Missing  []string // names of fields with no match, in the config's order
+	Unfilled []string // the same, and of fields whose default stands in or whose matches have no text
 }
 
 // Output is what one page gave.
@@ -207,6 +208,9 @@ func (r *Rules) record(s *scope, row int) (Record, error) {
 		}
 		if c.missing {
 			rec.Missing = append(rec.Missing, f.name)
+		}
+		if c.unfilled {
+			rec.Unfilled = append(rec.Unfilled, f.name)
 		}
 		if texts != nil {
 			texts[i] = c

@@ -543,3 +543,29 @@ func TestFieldsOfSteps(t *testing.T) {
 		t.Error("rules that read another step have the same fingerprint")
 	}
 }
+
+// TestUnfilled: what a page does not fill is named, also where something else stands in
+// its place.
+func TestUnfilled(t *testing.T) {
+	rules := mustCompile(t, Spec{Version: 1, Fields: []Field{
+		{Name: "there", Rule: Rule{CSS: "h1"}},
+		{Name: "empty", Rule: Rule{CSS: ".empty"}},
+		{Name: "none", Rule: Rule{CSS: "h2"}},
+		{Name: "default", Rule: Rule{CSS: "h2"}, Default: "x"},
+		{Name: "some", Rule: Rule{CSS: "i"}, Many: true},
+		{Name: "all_empty", Rule: Rule{CSS: ".empty"}, Many: true},
+		{Name: "joined", Rule: Rule{CSS: ".empty"}, Join: ","},
+		{Name: "zero", Rule: Rule{Const: "0"}, Type: "integer"},
+	}})
+	out, err := rules.Parse(shopInput)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"empty", "none", "default", "all_empty", "joined"}
+	if got := out.Records[0].Unfilled; !slices.Equal(got, want) {
+		t.Errorf("unfilled %q, want %q", got, want)
+	}
+	if names := rules.FieldNames(); len(names) != 8 || names[1] != "empty" || rules.Required("empty") {
+		t.Errorf("fields %q", names)
+	}
+}

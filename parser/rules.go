@@ -121,6 +121,20 @@ func (r *Rules) Version() int { return r.version }
 // record, in a canonical form; not over Version.
 func (r *Rules) Fingerprint() string { return r.fingerprint }
 
+// FieldNames are the fields' names, in their order.
+func (r *Rules) FieldNames() []string {
+	names := make([]string, len(r.fields))
+	for i := range r.fields {
+		names[i] = r.fields[i].name
+	}
+	return names
+}
+
+// Required reports whether a field of this name may not be missing.
+func (r *Rules) Required(name string) bool {
+	return slices.ContainsFunc(r.fields, func(f field) bool { return f.name == name && f.required })
+}
+
 // Columns are the fields as a flat table has them, in their order: an amount of
 // money is the two columns NAME.amount and NAME.currency, any other field one.
 // No field has a dot in its name.
