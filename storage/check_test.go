@@ -312,7 +312,7 @@ func fillDrifted(tx *Tx) error {
 		}
 		_, err := tx.CountPage(Reading{
 			Source: "v", Version: 1, Job: j, Generation: 1, Records: 1,
-			Fields: []FieldReading{{Read: true, Filled: 1}, {Name: "price", Read: true, Filled: filled}},
+			Fields: []FieldReading{{Records: 1, Filled: 1}, {Name: "price", Records: 1, Filled: filled}},
 		}, DriftPolicy{Fall: Whole / 2, Min: 10, Jobs: 20, Failed: 10}, damagedSinks)
 		if err != nil {
 			return err

@@ -23,7 +23,7 @@ func readPage(tx *storage.Tx, j *storage.Job, price bool) (news storage.DriftNew
 		return news, err
 	}
 	r := storage.Reading{Source: "s", Version: 1, Job: j.ID, Generation: j.Generation, Records: 1, Fields: []storage.FieldReading{
-		{Read: true, Filled: 1}, {Name: "price", Required: true, Read: true},
+		{Records: 1, Filled: 1}, {Name: "price", Required: true, Records: 1},
 	}}
 	if price {
 		r.Fields[1].Filled = 1

@@ -50,8 +50,8 @@ type Reading struct {
 type FieldReading struct {
 	Name     string
 	Required bool
-	Read     bool // the page tells of it: those that were not come to in a page that failed it does not
-	Filled   int  // records that have a valid value
+	Records  int // in which it was looked for; 0: in none, since the page failed before
+	Filled   int // of these: have a valid value
 }
 
 // Drift is how well the last pages of a source fit a version of its rules, beside
@@ -206,13 +206,12 @@ func (tx *Tx) flushDrifts() error {
 
 // Drifted is a field that pages have less often than they did.
 type Drifted struct {
-	Field         string // "": the page as a whole
-	Required      bool
-	Since         time.Time // when the first page was read that lacked it
-	Before, Now   Share     // of a page's records that fill it, over all pages before and those since
-	Pages         int       // since
-	Example       uint64    // job of the last page that lacked it
-	ExampleReadBy uint32    // generation of the attempt that read that page
+	Field       string // "": the page as a whole
+	Required    bool
+	Since       time.Time // when the first page was read that lacked it
+	Before, Now Share     // of a page's records that fill it, over all pages before and those since
+	Pages       int       // since
+	Example     uint64    // job of the last page that lacked it
 }
 
 // String is a part of a sentence for people.
@@ -245,7 +244,7 @@ func (d *Drift) drifted(i int) Drifted {
 	for _, p := range d.Pages[len(d.Pages)-f.Run:] {
 		now.add(p.sample(i))
 		if p.Shares[i] < f.Before {
-			out.Example, out.ExampleReadBy = p.Job, p.Generation
+			out.Example = p.Job
 		}
 	}
 	out.Now, out.Pages = now.Share(), int(now.Pages)
@@ -308,8 +307,8 @@ func (r *Reading) page(now time.Time) DriftPage {
 	p := DriftPage{Job: r.Job, Generation: r.Generation, Time: now, Records: r.Records, Shares: make([]Share, len(r.Fields))}
 	for i, f := range r.Fields {
 		p.Shares[i] = notRead
-		if f.Read {
-			p.Shares[i] = shareOf(f.Filled, r.Records)
+		if f.Records > 0 {
+			p.Shares[i] = shareOf(f.Filled, f.Records)
 		}
 	}
 	return p
