@@ -122,6 +122,7 @@ type Source struct {
 	Blocked Blocked
 	Rules   *parser.Rules
 	Follow  []intake.Follow // one for each of the rules' links, in the file's order
+	Drift   storage.DriftPolicy
 	Sinks   []storage.Subscription
 
 	// IdentityText says in canonical words what makes two jobs of this source

@@ -120,6 +120,7 @@ schedule = "0 15 * * 1-5"
 timezone = "Europe/Berlin"
 catch_up = "all"
 limits = { attempts = 2, time = "30d", bytes = "2kB", rescues = 7 }
+drift = { fall = 1, min = 7, jobs = 9 }
 retry.throttled = { attempts = 4, base = "1s", max = "2s" }
 parser.version = 9
 `, map[string]string{"key": "pass\n", "skus.csv": "sku\n1\n"})
@@ -135,13 +136,14 @@ parser.version = 9
 	s := c.Source("a")
 	got := []any{
 		s.URL.String(), s.Key.String(), s.Country.String(), s.Scope.String(), s.Identity, s.ParserVersion, s.Targets,
-		slices.Equal(s.Proxies, []*Proxy{&c.Proxies[0]}), s.Proxies[0].Session, s.Timeout, s.Gone, s.Priority, s.Write, s.Schedule.String(), s.Schedule.Zone(), s.CatchUp, s.Limits, s.Retry, s.Rules.Version(),
+		slices.Equal(s.Proxies, []*Proxy{&c.Proxies[0]}), s.Proxies[0].Session, s.Timeout, s.Gone, s.Priority, s.Write, s.Schedule.String(), s.Schedule.Zone(), s.CatchUp, s.Limits, s.Drift, s.Retry, s.Rules.Version(),
 	}
 	want := []any{
 		"https://example.com/{sku}", "{sku}", "us", "s", intake.Identity{Scope: true, Parser: true}, 9,
 		intake.Spec{Kind: intake.CSV, Path: filepath.Join(dir, "skus.csv")},
 		true, 10 * time.Minute, 5 * time.Minute, GoneRecord, int8(-5), WriteInsert, "0 15 * * 1-5", "Europe/Berlin", CatchUpAll,
 		Limits{Attempts: 2, Time: 30 * day, Bytes: 2000, Rescues: 7},
+		storage.DriftPolicy{Fall: storage.Whole, Min: 7, Jobs: 9, Failed: 5},
 		map[storage.Category]RetryPolicy{storage.CategoryThrottled: {Attempts: 4, Base: time.Second, Max: 2 * time.Second}}, 9,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -444,7 +446,7 @@ func TestExampleLoads(t *testing.T) {
 		t.Errorf("the example's pacing, store or server is not the default: %+v %+v %+v", c.Hosts[0], c.Store, c.Server)
 	}
 	got, source := c.Sources[0], defaultSource()
-	if got.Timeout != source.Timeout || got.Gone != source.Gone || got.Write != source.Write || got.Limits != source.Limits || got.Priority != 0 {
+	if got.Timeout != source.Timeout || got.Gone != source.Gone || got.Write != source.Write || got.Limits != source.Limits || got.Drift != source.Drift || got.Priority != 0 {
 		t.Errorf("the example's source does not have the defaults: %+v", got)
 	}
 }
@@ -470,7 +472,7 @@ func TestExampleIsWhole(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{
-		"config", "store", "retain", "engine", "server", "host", "proxy", "sink", "file sink", "command sink", "source", "limits", "retry", "blocked",
+		"config", "store", "retain", "engine", "server", "host", "proxy", "sink", "file sink", "command sink", "source", "limits", "retry", "blocked", "drift",
 		"follow", "step", "capture", "parser", "field",
 	} {
 		if len(l.known[kind]) == 0 {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"regexp"
 	"time"
+
+	"semel/storage"
 )
 
 // Default is the config of a file that sets nothing, read in the working
@@ -36,6 +38,7 @@ func defaultSource() Source {
 		CatchUp: CatchUpLatest,
 		Write:   WriteUpsert,
 		Limits:  Limits{Attempts: 6, Time: 6 * time.Hour, Bytes: 5_000_000, Rescues: 100},
+		Drift:   storage.DriftPolicy{Fall: storage.Whole / 2, Min: 50, Jobs: 50, Failed: 25},
 	}
 }
 

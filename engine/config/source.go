@@ -39,6 +39,7 @@ func (l *loader) source(t *table, c *Config) Source {
 	l.limits(t.sub("limits", "limits"), &s.Limits)
 	l.retries(t.sub("retry", "retries"), &s)
 	l.blocked(t.sub("blocked", "blocked"), &s.Blocked)
+	l.drift(t.sub("drift", "drift"), &s.Drift)
 	vars := l.targets(t, &s)
 	l.steps(t, &s, vars)
 	l.parser(t, &s, vars)
@@ -230,6 +231,20 @@ func (l *loader) limits(t *table, to *Limits) {
 	t.duration("time", &to.Time, 1)
 	t.size("bytes", &to.Bytes)
 	t.integer("rescues", &to.Rescues, 1, 10_000)
+	t.done()
+}
+
+// drift reads when pages are taken to have changed. Whoever looks at fewer pages than by
+// default and says no more pauses at half of them, too.
+func (l *loader) drift(t *table, to *storage.DriftPolicy) {
+	t.share("fall", &to.Fall)
+	t.integer("min", &to.Min, 1, 1_000_000)
+	if t.integer("jobs", &to.Jobs, 1, storage.MaxDriftPages) {
+		to.Failed = (to.Jobs + 1) / 2
+	}
+	if t.integer("failed", &to.Failed, 0, storage.MaxDriftPages) && to.Failed > to.Jobs {
+		l.wrong(t.get("failed"), "must be at most jobs (%d)", to.Jobs)
+	}
 	t.done()
 }
 

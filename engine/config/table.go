@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"semel/storage"
 )
 
 // loader is one Load: where it reads, and what it found wrong.
@@ -211,6 +213,23 @@ func (t *table) integer(name string, to *int, low, high int) bool {
 		return assign(to, int(value))
 	}
 	return false
+}
+
+// share reads a part of a whole, a number from 0 to 1.
+func (t *table) share(name string, to *storage.Share) bool {
+	n := t.get(name)
+	if n == nil {
+		return false
+	}
+	value, ok := n.scalar.(float64)
+	if whole, isWhole := n.scalar.(int64); isWhole {
+		value, ok = float64(whole), true
+	}
+	if !ok || !(value >= 0 && value <= 1) { // NaN is neither
+		t.l.wrong(n, "must be a number from 0 to 1")
+		return false
+	}
+	return assign(to, storage.Share(math.Round(value*float64(storage.Whole))))
 }
 
 // duration reads a duration of at least low.
