@@ -8,8 +8,8 @@ import (
 )
 
 // workable reports whether there are jobs that RunOnce should still wait for:
-// not those that are held back by their proxies, or by a host that has been in
-// trouble for as long as a job may take. Jobs that have been tried are waited
+// not those that are held back by their proxies or by drift, or by a host that has been
+// in trouble for as long as a job may take. Jobs that have been tried are waited
 // for within their own limits.
 func (e *Engine) workable(tx *storage.Tx) (bool, error) {
 	now := e.now()
@@ -17,7 +17,7 @@ func (e *Engine) workable(tx *storage.Tx) (bool, error) {
 	for name, src := range e.sources {
 		c := tx.Counters(name)
 		switch open := c.Open(); {
-		case open == 0 || allProxies(src, func(name string) bool { return e.health.heldWhole(name, now) }):
+		case open == 0 || e.pausesFor(name) != "" || allProxies(src, func(name string) bool { return e.health.heldWhole(name, now) }):
 		case open > c.State(storage.StatePending):
 			return true, nil
 		default:
@@ -49,8 +49,11 @@ func allProxies(src *Source, holds func(name string) bool) bool {
 }
 
 // chooseExit finds the first proxy of a lane's source that has room, and how
-// much; 0: none has.
+// much; 0: none has, or the source pauses.
 func (e *Engine) chooseExit(l lane, now time.Time) (exit, int) {
+	if e.pausesFor(l.src.Name) != "" {
+		return exit{}, 0
+	}
 	for _, name := range l.src.through() {
 		x := exit{name, l.country}
 		if slots := e.health.slots(x, now); slots > 0 {

@@ -60,6 +60,7 @@ type Engine struct {
 
 	mu      sync.Mutex
 	held    map[uint64]*attempt // in flight, by job
+	drifted map[string]string   // why sources pause for drift, by name; those that do not are not in it
 	summary Summary
 }
 
@@ -75,13 +76,14 @@ type Summary struct {
 	Failed    int
 	Retried   int
 	Released  int
-	Stale     int              // outcomes that came after their lease
-	Rescued   int              // leases taken back from dead or silent workers
-	Delivered int              // events
-	Dead      int              // events that were given up
-	Open      int              // jobs of these sources that still have work ahead
-	Held      int              // runs of these sources whose rows have come to wait for a person
-	Paused    map[string]Pause // proxies that are left alone at the end, by name
+	Stale     int               // outcomes that came after their lease
+	Rescued   int               // leases taken back from dead or silent workers
+	Delivered int               // events
+	Dead      int               // events that were given up
+	Open      int               // jobs of these sources that still have work ahead
+	Held      int               // runs of these sources whose rows have come to wait for a person
+	Paused    map[string]Pause  // proxies that are left alone at the end, by name
+	Drifted   map[string]string // sources that pause for drift at the end, by name, and why
 
 	Undelivered int               // events that the sinks wait for at the end
 	Waiting     map[string]string // why, by sink that waits for some
@@ -103,6 +105,7 @@ func New(opts Options) (*Engine, error) {
 		room:    room{turn: make(slots, 1)},
 		parsing: make(slots, parseSlots()),
 		held:    map[uint64]*attempt{},
+		drifted: map[string]string{},
 	}
 	if e.now == nil {
 		e.now = time.Now
@@ -133,7 +136,7 @@ func (e *Engine) Close() {
 
 // RunOnce makes the jobs that are due, works until nothing is left that it can
 // do, delivers, and returns. Retries are waited for; jobs stay that only a paused
-// proxy, a country without an exit or a host in long trouble holds back, and
+// proxy, a country without an exit, a host in long trouble or drift holds back, and
 // events whose sink is stopped or in long trouble. When ctx ends it stops
 // cleanly: nothing more is claimed or sent, what runs may end within Grace, the
 // rest is handed back unburnt.
@@ -206,7 +209,7 @@ func (e *Engine) takeOver(ctx context.Context) error {
 			}
 			e.health.spend(p.Name, tx.ProxyTraffic(p.Name, tx.Now).Total()+before, tx.Now)
 		}
-		return e.restoreGates(tx)
+		return errors.Join(e.restorePauses(tx), e.restoreGates(tx))
 	})
 	if errors.Is(err, ErrGuard) {
 		return err
@@ -256,7 +259,7 @@ func (e *Engine) Summary() Summary {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := e.summary
-	s.Paused = e.Paused()
+	s.Paused, s.Drifted = e.Paused(), maps.Clone(e.drifted)
 	return s
 }
 

@@ -77,8 +77,8 @@ func Register(tx *storage.Tx, sources ...storage.Source) error {
 	return nil
 }
 
-// Accept remembers a source as it is now whatever it was, and says what has
-// changed; nil: nothing has. Error: storage.ErrNotFound where the store has no
+// Accept remembers a source as it is now whatever it was, takes its pages as they are
+// where they have drifted, and says what has changed; nil: nothing has. Error: storage.ErrNotFound where the store has no
 // job of it yet.
 func Accept(tx *storage.Tx, now storage.Source) ([]string, error) {
 	was, err := tx.Source(now.Name)
@@ -89,7 +89,11 @@ func Accept(tx *storage.Tx, now storage.Source) ([]string, error) {
 	if now.Version > was.Version {
 		changes = append(changes, fmt.Sprintf("parser.version has been raised from %d to %d", was.Version, now.Version))
 	}
-	return changes, tx.PutSource(now)
+	drifts, err := acceptDrift(tx, now, len(changes) > 0)
+	if err != nil {
+		return nil, err
+	}
+	return append(changes, drifts...), tx.PutSource(now)
 }
 
 // Guarded are the changes of a source that stop it (nil: none): they would make observations a second

@@ -100,6 +100,7 @@ type Source struct {
 	Rules   *parser.Rules
 	Follow  []intake.Follow // one for each of the rules' links (parser.Spec.Links), in their order
 	Sinks   []storage.Subscription
+	Drift   storage.DriftPolicy // zero: pages are not counted for it
 
 	IdentityText string // says in canonical words what makes its job keys
 }
@@ -149,6 +150,7 @@ func (o *Options) check() error {
 			fault(!known[name], "source %s: there is no proxy %q", s.Name, name)
 		}
 		fault(s.Sticky > 0 && len(s.Steps) == 0, "source %s: a workflow has no steps", s.Name)
+		fault(s.Drift.Fall > 0 && (s.Drift.Jobs < 1 || s.Drift.Jobs > storage.MaxDriftPages), "source %s: drift: jobs must be 1 to %d (got %d)", s.Name, storage.MaxDriftPages, s.Drift.Jobs)
 		fault(s.Timeout <= 0, "source %s: timeout must be positive (got %s)", s.Name, s.Timeout)
 	}
 	return errors.Join(faults...)

@@ -221,6 +221,9 @@ func (s *scheduler) activate(lanes []storage.LaneID) error {
 			if src == nil {
 				continue
 			}
+			if err := s.engine.endPause(tx, src); err != nil {
+				return err
+			}
 			h := s.hosts[l.Host]
 			if h == nil {
 				h = &host{name: l.Host, lanes: map[storage.LaneID]lane{}, place: -1}

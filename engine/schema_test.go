@@ -105,6 +105,9 @@ func everything(t *testing.T) *storage.Store {
 		if strings.HasSuffix(req.URL.Path, "/003") {
 			return respond(404, "no such thing"), nil
 		}
+		if strings.HasPrefix(req.URL.Path, "/d/") && req.URL.Path > "/d/040" {
+			return respond(200, "<p>no title"), nil
+		}
 		if strings.HasSuffix(req.URL.Path, "/002") && title == "Other" {
 			return respond(200, "<p>no title"), nil
 		}
@@ -113,10 +116,12 @@ func everything(t *testing.T) *storage.Store {
 	shop, lost, rows := source(t, 3), source(t, 3), source(t, 2)
 	lost.Name, lost.Gone = "lost", true
 	rows.Name, rows.Write, rows.Windowed = "rows", storage.WriteReplace, true
-	for _, src := range []*Source{&shop, &lost, &rows} {
+	drifting := otherSource(t, "drifting", "http://shop.test/d/{id}", 60)
+	drifting.Drift = storage.DriftPolicy{Fall: storage.Whole / 2, Min: 10, Jobs: 20, Failed: 12}
+	for _, src := range []*Source{&shop, &lost, &rows, &drifting} {
 		src.Sinks = all
 	}
-	opts := options(s, web, shop, lost, rows)
+	opts := options(s, web, shop, lost, rows, drifting)
 	offerWindow(t, s, &rows, time.Date(2026, 4, 23, 15, 0, 0, 0, time.UTC))
 	runOnce(t, opts)
 	title = "Other"
@@ -212,6 +217,13 @@ func TestSchemasRefuse(t *testing.T) {
 		{storage.EventQuarantined, `"problems":[{`, `"problems":[[],{`},
 		{storage.EventQuarantined, `"row":null`, `"row":-1`},
 		{storage.EventQuarantined, `"more":0`, `"more":null`},
+		{storage.EventDrifted, `"field":"title"`, `"field":1`},
+		{storage.EventDrifted, `"share_now":`, `"share_now":-1`},
+		{storage.EventDrifted, `"share_before":`, `"share_before":-`},
+		{storage.EventDrifted, `"pages":`, `"pages":0.5,"more":`},
+		{storage.EventDrifted, `"since":"`, `"since":"x`},
+		{storage.EventDrifted, `"example":{"job":`, `"example":{"key":`},
+		{storage.EventDrifted, `"paused":false`, `"paused":null`},
 		{storage.EventRunFinished, `"kind":"window",`, ``},
 		{storage.EventRunFinished, `"jobs":2`, `"jobs":"2"`},
 	} {

@@ -22,6 +22,9 @@ func (e *Engine) Waits(source, host, country string) string {
 	if src == nil {
 		return "nothing claims it: its source is not worked by this run"
 	}
+	if why := e.pausesFor(source); why != "" {
+		return "its source pauses, since " + why
+	}
 	if hold, held := e.pace.holds(now)[host]; held {
 		return fmt.Sprintf("host %s is left alone until %s: %s", host, hold.Until.UTC().Format(time.RFC3339), hold.Reason)
 	}

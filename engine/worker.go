@@ -84,7 +84,8 @@ type outcome struct {
 	decision decision
 	write    func(*storage.Tx) (storage.Completed, error)
 	follow   following
-	setAside int // rows that did not fit
+	setAside int              // rows that did not fit
+	reading  *storage.Reading // of the page; nil: it is not counted
 }
 
 // work executes the attempt and decides what becomes of its job. When it
@@ -244,10 +245,14 @@ func (a *attempt) commit(o outcome) error {
 	a.engine.mu.Unlock()
 	stale := false
 	var done storage.Completed
+	var news storage.DriftNews
 	err := a.engine.update(a.ctx, func(tx *storage.Tx) (err error) {
 		done, err = o.write(tx)
 		if stale = errors.Is(err, storage.ErrLeaseLost); stale {
 			return nil // keeps the count
+		}
+		if err == nil && o.reading != nil {
+			news, err = tx.CountPage(*o.reading, a.src.Drift, a.src.Sinks)
 		}
 		return err
 	})
@@ -263,6 +268,7 @@ func (a *attempt) commit(o outcome) error {
 		a.engine.note(func(s *Summary) { s.New += done.Followed })
 		a.tellFollow(o.follow, done.Collided)
 		a.tellSetAside(o.setAside)
+		a.engine.tellDrift(a.src, news)
 	}
 	return nil
 }
@@ -297,9 +303,10 @@ func (a *attempt) completion(r result) storage.Completion {
 func (a *attempt) decide(r result, now time.Time) (outcome, error) {
 	a.tellHost(r, now)
 	if r.failure == nil {
-		return outcome{decision{outcome: storage.OutcomeComplete}, func(tx *storage.Tx) (storage.Completed, error) {
-			return tx.CompleteJob(a.job.Lease(), a.completion(r))
-		}, r.follow, len(r.output.Bad)}, nil
+		return outcome{
+			decision: decision{outcome: storage.OutcomeComplete}, follow: r.follow, setAside: len(r.output.Bad), reading: a.reading(&r),
+			write: func(tx *storage.Tx) (storage.Completed, error) { return tx.CompleteJob(a.job.Lease(), a.completion(r)) },
+		}, nil
 	}
 	h, err := a.history(r, now)
 	if err != nil {
@@ -310,9 +317,13 @@ func (a *attempt) decide(r result, now time.Time) (outcome, error) {
 		a.engine.gate(a.answered(r.record), d.gate)
 	}
 	r.record.Category, r.record.Reason = r.failure.category, r.failure.reason
-	return outcome{decision: d, write: func(tx *storage.Tx) (storage.Completed, error) {
+	o := outcome{decision: d, write: func(tx *storage.Tx) (storage.Completed, error) {
 		return storage.Completed{}, a.writeFailure(tx, r, d)
-	}}, nil
+	}}
+	if d.outcome == storage.OutcomeFail {
+		o.reading = a.reading(&r)
+	}
+	return o, nil
 }
 
 // tellHost tells the pacer what this attempt showed of the host that answered.

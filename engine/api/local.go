@@ -175,7 +175,17 @@ func (l *Local) Job(_ context.Context, ref string) (JobStory, error) {
 
 // addWait says what a job waits for, where somebody knows.
 func (l *Local) addWait(tx *storage.Tx, j *storage.Job, story *JobStory) error {
-	if l.Engine == nil || j.State != storage.StatePending || j.Sent != "" {
+	if j.State.Terminal() || j.State == storage.StateRunning || j.Sent != "" {
+		return nil
+	}
+	if src := l.Config.Source(j.Key.Source); src != nil && src.Rules != nil {
+		pause, err := engine.DriftPause(tx, src.Name, src.Rules.Version(), src.Drift)
+		if err != nil || pause != "" {
+			story.Next = "nothing: its source pauses, since " + pause + "; " + engine.DriftAdvice(src.Name)
+			return err
+		}
+	}
+	if l.Engine == nil || j.State != storage.StatePending {
 		return nil
 	}
 	lane, err := tx.Lane(j.Lane)
@@ -232,6 +242,11 @@ func (l *Local) Status(_ context.Context, estimate int64) (Status, error) {
 				s.Quarantine[name] = n
 			}
 			s.Warnings = append(s.Warnings, l.warnings(name, counters, tx.Now)...)
+			drifts, err := driftWarnings(tx, l.Config.Source(name))
+			if err != nil {
+				return err
+			}
+			s.Warnings = append(s.Warnings, drifts...)
 			for proxy, n := range counters.Proxies() {
 				through[proxy] = through[proxy].Add(n)
 			}

@@ -1,11 +1,13 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"semel/engine"
 	"semel/engine/config"
 	"semel/storage"
 )
@@ -47,6 +49,30 @@ func (l *Local) warnings(name string, c storage.Counters, now time.Time) []strin
 		}
 	}
 	return list
+}
+
+// driftWarnings are for fields that pages have less often than they did, and for a pause
+// for that.
+func driftWarnings(tx *storage.Tx, src *config.Source) ([]string, error) {
+	if src == nil || src.Rules == nil || src.Drift.Fall == 0 {
+		return nil, nil
+	}
+	d, err := tx.Drift(src.Name, src.Rules.Version())
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, is := range d.Drifted() {
+		list = append(list, fmt.Sprintf("source %s: %s; an example is job %d: semel show %d; %s", src.Name, is, is.Example, is.Example, engine.DriftAdvice(src.Name)))
+	}
+	pause, err := engine.DriftPause(tx, src.Name, src.Rules.Version(), src.Drift)
+	if pause != "" {
+		list = append(list, fmt.Sprintf("source %s pauses since %s, and none of its jobs is run: %s; %s", src.Name, d.Paused.UTC().Format(time.RFC3339), pause, engine.DriftAdvice(src.Name)))
+	}
+	return list, err
 }
 
 // orphanWarning is for work of a source that the config no longer has (nil).

@@ -12,11 +12,14 @@ import (
 func (a *app) acceptCommand() *cobra.Command {
 	return a.command(&cobra.Command{
 		Use:   "accept SOURCE",
-		Short: "Take a source's changed identity or rules as they are now",
+		Short: "Take a source's changed identity, rules or pages as they are now",
 		Long: `Take a source as the config has it now. semel run and whatever else makes jobs
 stops, with exit code 4, where what makes its job keys has changed, where its rules
 have changed under the same parser.version, and where that was lowered: accept says
 that this is meant. Jobs and observations stay as they are.
+
+Where its pages have changed, which semel status tells, they are taken as they are
+now: a source that pauses for that goes on, and they are counted anew.
 
 New rules are better told by a raised parser.version, which needs no accept: later
 rows then win over earlier ones, and semel status says which jobs keep the old ones.

@@ -79,6 +79,7 @@ func engineSource(s *config.Source) engine.Source {
 		IdentityText: s.IdentityText,
 		Follow:       s.Follow,
 		Sinks:        s.Sinks,
+		Drift:        s.Drift,
 	}
 	for _, p := range s.Proxies {
 		out.Proxies = append(out.Proxies, p.Name)

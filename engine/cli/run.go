@@ -33,7 +33,8 @@ func (a *app) runCommand() *cobra.Command {
 schedule begins a window, and makes a job of each target for it; a source without
 a schedule has each target collected once. Without --once it goes on until it is
 stopped. With --once it ends when nothing is left to do: it waits for retries,
-within the jobs' limits; jobs that only a paused proxy holds back stay pending.
+within the jobs' limits; jobs that only a paused proxy holds back, or a source that
+pauses since its pages have changed, stay pending.
 
 Events go to all sinks of the config meanwhile, whatever SOURCE is named; with
 --once it ends when these, too, are delivered. What a sink does not take for half
@@ -262,6 +263,7 @@ type runSummary struct {
 	Open      int               `json:"open"`
 	Held      int               `json:"held"` // runs
 	Paused    map[string]string `json:"paused"`
+	Drifted   map[string]string `json:"drifted"` // why sources pause
 
 	Delivered   int `json:"delivered"`   // events, as the two below
 	DeadEvents  int `json:"dead_events"` // given up in this run
@@ -276,7 +278,7 @@ func summaryLine(s engine.Summary) runSummary {
 	return runSummary{
 		New: s.New, Known: s.Known, BadRows: s.BadRows, BadFiles: s.BadFiles, Offered: s.Offered,
 		Completed: s.Completed, SetAside: s.SetAside, Failed: s.Failed, Retried: s.Retried, Released: s.Released,
-		Stale: s.Stale, Rescued: s.Rescued, Open: s.Open, Held: s.Held, Paused: paused,
+		Stale: s.Stale, Rescued: s.Rescued, Open: s.Open, Held: s.Held, Paused: paused, Drifted: s.Drifted,
 		Delivered: s.Delivered, DeadEvents: s.Dead, Undelivered: s.Undelivered,
 	}
 }
@@ -320,7 +322,7 @@ func verdict(s engine.Summary, once, interrupted bool) error {
 	case s.BadFiles > 0:
 		return &fault{exitFailed, fmt.Errorf("%s of targets could not be read", count(s.BadFiles, "file")), "the log above names them"}
 	case s.Open > 0:
-		return &fault{exitJobs, heldText(s), "run it again when that is over: what waits has burnt no attempt"}
+		return &fault{exitJobs, heldText(s), heldHint(s)}
 	case s.Failed > 0:
 		return &fault{exitJobs, fmt.Errorf("%s failed", count(s.Failed, "job")), failedHint(s)}
 	case s.Held > 0:
@@ -384,10 +386,21 @@ func heldText(s engine.Summary) error {
 	for _, name := range slices.Sorted(maps.Keys(s.Paused)) {
 		reasons = append(reasons, fmt.Sprintf("proxy %s is paused (%s)", name, s.Paused[name].Reason))
 	}
+	for _, name := range slices.Sorted(maps.Keys(s.Drifted)) {
+		reasons = append(reasons, fmt.Sprintf("source %s pauses, since its pages have changed (%s)", name, s.Drifted[name]))
+	}
 	if len(reasons) == 0 {
 		reasons = []string{"a site has not answered as it should for long"}
 	}
 	return fmt.Errorf("%s; %s left", strings.Join(reasons, ", "), count(s.Open, "job"))
+}
+
+// heldHint is what to do about them.
+func heldHint(s engine.Summary) string {
+	for _, name := range slices.Sorted(maps.Keys(s.Drifted)) {
+		return engine.DriftAdvice(name)
+	}
+	return "run it again when that is over: what waits has burnt no attempt"
 }
 
 // tuneRuntime fits the runtime to a fetch loop, and to an import. What the user sets in GOGC,

@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"semel/parser"
+	"semel/storage"
+)
+
+// This file is about pages that no longer fit their rules as they did. What is kept of
+// them and how it is judged is the store's; which pages count, and that a source
+// which pauses hands out no jobs, stands here.
+
+// DriftAdvice is what a person can do about a source whose pages have drifted.
+func DriftAdvice(source string) string {
+	return "if its rules no longer fit, mend them, raise parser.version and run it again (semel reparse and semel quarantine release read the kept pages anew); if the pages are right, semel accept " + source
+}
+
+// reading is what an attempt's page tells of how well it fits the rules; nil: the
+// rules have not read it, it stands for no record, or nobody asks.
+func (a *attempt) reading(r *result) *storage.Reading {
+	unread := r.gone || r.record.ParserVersion == 0 || r.failure != nil && len(r.failure.problems) == 0
+	if a.src.Drift.Fall == 0 || a.engine.guestOf != nil || unread {
+		return nil
+	}
+	reading := &storage.Reading{
+		Source: a.src.Name, Version: r.record.ParserVersion, Job: a.job.ID, Generation: a.job.Generation,
+		Records: 1, Fields: unreadFields(a.src.Rules),
+	}
+	if r.failure != nil {
+		countProblem(reading.Fields, r.failure.problems[0])
+		return reading
+	}
+	reading.Records = max(1, len(r.output.Records)+len(r.output.Bad))
+	countOutput(reading.Fields, r.output)
+	return reading
+}
+
+// unreadFields are the page as a whole, and then the fields of rules.
+func unreadFields(rules *parser.Rules) []storage.FieldReading {
+	fields := []storage.FieldReading{{Required: true}}
+	for _, name := range rules.FieldNames() {
+		fields = append(fields, storage.FieldReading{Name: name, Required: rules.Required(name)})
+	}
+	return fields
+}
+
+// fieldNamed is the field of a name, or the page as a whole where none has it.
+func fieldNamed(fields []storage.FieldReading, name string) *storage.FieldReading {
+	for i := range fields {
+		if fields[i].Name == name {
+			return &fields[i]
+		}
+	}
+	return &fields[0]
+}
+
+// countProblem counts a page that failed for a problem: of the fields that come after
+// it the page tells nothing.
+func countProblem(fields []storage.FieldReading, p storage.Problem) {
+	fields[0].Records, fields[0].Filled = 1, 1
+	bad := fieldNamed(fields, p.Field)
+	bad.Records, bad.Filled = 1, 0
+}
+
+// countOutput counts the records of a page, and the rows that were set aside: those as
+// countProblem does.
+func countOutput(fields []storage.FieldReading, out parser.Output) {
+	for i := range fields {
+		fields[i].Records, fields[i].Filled = len(out.Records), len(out.Records)
+	}
+	for i := range out.Records {
+		for _, name := range out.Records[i].Unfilled {
+			fieldNamed(fields, name).Filled--
+		}
+	}
+	for _, bad := range out.Bad {
+		f := fieldNamed(fields, bad.Field)
+		f.Records++
+		if f != &fields[0] {
+			fields[0].Records++
+			fields[0].Filled++
+		}
+	}
+	if fields[0].Records == 0 { // the page has no rows, and may
+		fields[0].Records, fields[0].Filled = 1, 1
+	}
+}
+
+// DriftPause says why no job of a source is handed out under a version of its rules;
+// "": they are.
+func DriftPause(tx *storage.Tx, source string, version int, p storage.DriftPolicy) (string, error) {
+	d, err := tx.Drift(source, version)
+	if errors.Is(err, storage.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil || d.Paused.IsZero() || p.Fall == 0 || p.Failed == 0 { // whoever set these to 0 wants it to go on
+		return "", err
+	}
+	for _, is := range d.Drifted() {
+		if is.Field == d.PausedFor {
+			return is.String(), nil
+		}
+	}
+	return fmt.Sprintf("too many pages had lost field %q by %s", d.PausedFor, d.Paused.UTC().Format(time.RFC3339)), nil
+}
+
+// pausesFor says why a source pauses for drift; "": it does not.
+func (e *Engine) pausesFor(source string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.drifted[source]
+}
+
+func (e *Engine) setPause(source, reason string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if reason == "" {
+		delete(e.drifted, source)
+		return
+	}
+	e.drifted[source] = reason
+}
+
+// restorePauses has sources pause that did before a restart.
+func (e *Engine) restorePauses(tx *storage.Tx) error {
+	for name, src := range e.sources {
+		reason, err := DriftPause(tx, name, src.Rules.Version(), src.Drift)
+		if err != nil {
+			return err
+		}
+		if e.setPause(name, reason); reason != "" {
+			e.opts.Log.Error("a source pauses: no job of it is handed out", "source", name, "why", reason, "advice", DriftAdvice(name))
+		}
+	}
+	return nil
+}
+
+// endPause has a source go on that a person has accepted: then the store names its
+// lanes.
+func (e *Engine) endPause(tx *storage.Tx, src *Source) error {
+	if e.pausesFor(src.Name) == "" {
+		return nil
+	}
+	reason, err := DriftPause(tx, src.Name, src.Rules.Version(), src.Drift)
+	if err == nil && reason == "" {
+		e.setPause(src.Name, "")
+		e.opts.Log.Info("a source goes on: its pages were accepted", "source", src.Name)
+	}
+	return err
+}
+
+// tellDrift logs what a page has shown, and has its source pause for it.
+func (e *Engine) tellDrift(src *Source, news storage.DriftNews) {
+	for _, is := range news.Began {
+		e.opts.Log.Warn("pages have changed", "source", src.Name, "what", is.String(), "example", is.Example, "advice", DriftAdvice(src.Name))
+	}
+	if news.Paused != nil {
+		e.setPause(src.Name, news.Paused.String())
+		e.opts.Log.Error("a source pauses: no job of it is handed out", "source", src.Name, "why", news.Paused.String(), "example", news.Paused.Example, "advice", DriftAdvice(src.Name))
+	}
+}
+
+// acceptDrift takes the pages of a source as they are, where they have drifted or its
+// rules are others than those that they were counted by, and says what had drifted.
+func acceptDrift(tx *storage.Tx, now storage.Source, changed bool) ([]string, error) {
+	d, err := tx.Drift(now.Name, now.Version)
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var texts []string
+	for _, is := range d.Drifted() {
+		texts = append(texts, "its pages are taken as they are: "+is.String())
+	}
+	if len(texts) == 0 && !d.Paused.IsZero() {
+		texts = append(texts, fmt.Sprintf("its pages are taken as they are: it pauses since %s", d.Paused.UTC().Format(time.RFC3339)))
+	}
+	if len(texts) == 0 && !changed {
+		return nil, nil
+	}
+	return texts, tx.ForgetDrift(now.Name, now.Version)
+}
