@@ -136,7 +136,7 @@ func semelRun(b *testing.B, base string, rules *parser.Rules, pages int) time.Du
 	}
 	defer store.Close()
 	src := source(b, pages)
-	src.URL, src.Rules = template(b, base+"/p/{id}"), rules
+	src.URL, src.Rules, src.Drift = template(b, base+"/p/{id}"), rules, driftUsual
 	opts := Options{
 		Store: store, Owner: "bench", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Workers: benchWorkers, Lease: 2 * time.Minute, UserAgent: "semel-bench", MaxBodyBytes: 10 << 20, AllowPrivate: true,
