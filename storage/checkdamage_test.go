@@ -1366,9 +1366,6 @@ var driftDamage = []damage{
 	}), []Breach{
 		{"drift", driftV, "it has no page, or more than are kept"},
 	}},
-	{"pages in another order", changeDrift(func(d *Drift) { d.Pages[0].Time = d.Pages[0].Time.Add(time.Second) }), []Breach{
-		{"drift", driftV, "its pages are not in the order in which they were read"},
-	}},
 	{"paused for another field", changeDrift(func(d *Drift) { d.PausedFor = "other" }), []Breach{
 		{"drift", driftV, "it is paused for no field of it, or has one for that and is not paused"},
 	}},

@@ -37,12 +37,10 @@ func driftRules(d *Drift) []rule {
 	for i := range d.Fields {
 		named[d.Fields[i].Name] = true
 	}
-	turned := func(a, b DriftPage) int { return a.Time.Compare(b.Time) }
 	return []rule{
 		{len(d.Fields) == 0, "it has no field"},
 		{len(named) < len(d.Fields), "it has a field twice"},
 		{len(d.Pages) == 0 || len(d.Pages) > MaxDriftPages, "it has no page, or more than are kept"},
-		{!slices.IsSortedFunc(d.Pages, turned), "its pages are not in the order in which they were read"},
 		{d.Paused.IsZero() && d.PausedFor != "" || !d.Paused.IsZero() && !named[d.PausedFor], "it is paused for no field of it, or has one for that and is not paused"},
 	}
 }

@@ -108,6 +108,7 @@ func newSource(t testing.TB, name, url string, mode storage.WriteMode, targets i
 		// Nothing may give up for want of attempts or time, or the end would
 		// depend on what had happened before.
 		Limits: engine.Limits{Attempts: 1000, Time: 10_000 * time.Hour, Bytes: 1 << 30, Rescues: 1000},
+		Drift:  storage.DriftPolicy{Fall: storage.Whole, Min: 1_000_000, Jobs: storage.MaxDriftPages}, // pages are counted, and told by none
 		Retry:  map[storage.Category]engine.RetryPolicy{},
 	}
 	for _, category := range repeated {

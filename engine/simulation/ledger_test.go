@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -59,6 +60,7 @@ type state struct {
 	sinks        map[string]*storage.Sink
 	quarantine   map[uint64]*storage.Quarantine // by job
 	sources      int
+	pages        int   // counted for drift
 	stale        int64 // outcomes that came too late
 }
 
@@ -91,6 +93,9 @@ func readState(s *storage.Store) (*state, error) {
 			if err := st.readObservations(tx, source.Name); err != nil {
 				return err
 			}
+			if err := st.readDrift(tx, source); err != nil {
+				return err
+			}
 		}
 		return st.readOutbox(tx)
 	})
@@ -102,6 +107,19 @@ func (st *state) readObservations(tx *storage.Tx, source string) error {
 		st.observations[o.Key.String()] = o
 		return nil
 	})
+	return err
+}
+
+// readDrift adds how many pages of a source are counted: each of them tells of the page
+// as a whole.
+func (st *state) readDrift(tx *storage.Tx, source storage.Source) error {
+	d, err := tx.Drift(source.Name, source.Version)
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		st.pages += int(d.Fields[0].Past.Pages) + len(d.Pages)
+	}
 	return err
 }
 
@@ -241,6 +259,7 @@ func (l *ledger) explain(next *state) []kind {
 		}
 	}
 	c.observations()
+	c.pages()
 	for _, sink := range sinkNames {
 		c.outbox(sink)
 	}
@@ -432,6 +451,20 @@ func (c *change) observations() {
 		if c.next.observations[key] == nil {
 			c.wrong("%s is complete without an observation", name(j))
 		}
+	}
+}
+
+// pages wants those to be counted for drift, and no others, that rules have read in this
+// transaction.
+func (c *change) pages() {
+	read := len(c.completed)
+	for _, j := range c.failed {
+		if c.next.quarantine[j.ID] != nil {
+			read++
+		}
+	}
+	if counted := c.next.pages - c.old.pages; counted != read {
+		c.wrong("%d pages were read, %d are counted", read, counted)
 	}
 }
 
