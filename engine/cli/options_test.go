@@ -61,6 +61,11 @@ rescues = 4
 attempts = 3
 base = "5s"
 max = "7s"
+[source.full.drift]
+fall = 0.25
+min = 8
+jobs = 9
+failed = 4
 [source.full.parser]
 version = 6
 [source.full.parser.fields]
@@ -137,6 +142,7 @@ func TestEngineSource(t *testing.T) {
 		Limits:       engine.Limits{Attempts: 2, Time: time.Hour, Bytes: 1000, Rescues: 4},
 		Retry:        map[storage.Category]engine.RetryPolicy{storage.CategoryReadTimeout: {Attempts: 3, Base: 5 * time.Second, Max: 7 * time.Second}},
 		Blocked:      engine.BlockRules{Status: []int{406}},
+		Drift:        storage.DriftPolicy{Fall: storage.Whole / 4, Min: 8, Jobs: 9, Failed: 4},
 		IdentityText: c.Sources[0].IdentityText,
 		Sticky:       20 * time.Minute,
 		CatchUp:      engine.CatchUpAll,
