@@ -75,49 +75,51 @@ func (l *Local) Jobs(ctx context.Context, f JobFilter, fn func(Job) error) error
 			return err
 		}
 	}
-	left := f.Limit
-	return l.eachJob(ctx, f, func(j *storage.Job) error {
-		if err := fn(newJob(j)); err != nil {
-			return err
-		}
-		if left--; left == 0 {
-			return errEnough
-		}
-		return nil
-	})
+	return l.eachJob(ctx, f, func(j *storage.Job) error { return fn(newJob(j)) })
 }
 
-var errEnough = errors.New("enough")
-
-// eachJob calls fn outside of any transaction, so that it may write to the
-// store or to a slow reader.
+// eachJob calls fn with the jobs that match.
 func (l *Local) eachJob(ctx context.Context, f JobFilter, fn func(*storage.Job) error) error {
 	from, to := l.bounds(f)
-	for after, more := uint64(0), true; more; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		var page []*storage.Job
-		err := l.Store.View(func(tx *storage.Tx) error {
-			last, err := tx.Jobs(after, pageRows, func(j *storage.Job) bool {
+	return eachRow(ctx, f.Limit, func(after uint64) (page []*storage.Job, last uint64, err error) {
+		err = l.Store.View(func(tx *storage.Tx) error {
+			last, err = tx.Jobs(after, pageRows, func(j *storage.Job) bool {
 				if f.matches(j, from, to) {
 					page = append(page, j)
 				}
 				return true
 			})
-			after, more = last, last != 0
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("listing jobs: %w", err)
+			err = fmt.Errorf("listing jobs: %w", err)
 		}
-		for _, j := range page {
-			if err := fn(j); errors.Is(err, errEnough) {
-				return nil
-			} else if err != nil {
+		return page, last, err
+	}, fn)
+}
+
+// eachRow calls fn with limit rows, or with all where limit is 0, outside of any
+// transaction, so that it may write to the store or to a slow reader. read reads the rows
+// behind a place, and where to go on; the zero place is the beginning, and the end.
+func eachRow[T any, P comparable](ctx context.Context, limit int, read func(behind P) ([]T, P, error), fn func(T) error) error {
+	var start P
+	for at, more := start, true; more; more = at != start {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		page, next, err := read(at)
+		if err != nil {
+			return err
+		}
+		for _, row := range page {
+			if err := fn(row); err != nil {
 				return err
 			}
+			if limit--; limit == 0 {
+				return nil
+			}
 		}
+		at = next
 	}
 	return nil
 }

@@ -123,38 +123,25 @@ func (f *EventFilter) dispatches(states ...storage.DispatchState) storage.Dispat
 	return d
 }
 
-// Outbox implements Service. fn is called outside of any transaction.
+// Outbox implements Service.
 func (l *Local) Outbox(ctx context.Context, f OutboxFilter, fn func(Dispatched) error) error {
 	if err := l.knownSink(f.Sink); err != nil {
 		return err
 	}
 	meant := f.stored()
-	left := f.Limit
-	for after, more := (storage.DispatchCursor{}), true; more; more = after != (storage.DispatchCursor{}) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		var page []Dispatched
-		err := l.Store.View(func(tx *storage.Tx) (err error) {
-			after, err = tx.Dispatches(meant, after, pageRows, func(e *storage.Event, d *storage.Dispatch) error {
+	return eachRow(ctx, f.Limit, func(after storage.DispatchCursor) (page []Dispatched, next storage.DispatchCursor, err error) {
+		err = l.Store.View(func(tx *storage.Tx) error {
+			next, err = tx.Dispatches(meant, after, pageRows, func(e *storage.Event, d *storage.Dispatch) error {
 				page = append(page, Dispatched{newEvent(e), newDispatch(d)})
 				return nil
 			})
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("listing the outbox: %w", err)
+			err = fmt.Errorf("listing the outbox: %w", err)
 		}
-		for _, d := range page {
-			if err := fn(d); err != nil {
-				return err
-			}
-			if left--; left == 0 {
-				return nil
-			}
-		}
-	}
-	return nil
+		return page, next, err
+	}, fn)
 }
 
 func (f *OutboxFilter) stored() storage.DispatchFilter {

@@ -96,43 +96,28 @@ func (l *Local) Quarantine(ctx context.Context, f QuarantineFilter, fn func(Quar
 			return err
 		}
 	}
-	left := f.Limit
-	for after, more := uint64(0), true; more; more = after != 0 {
-		if err := ctx.Err(); err != nil {
+	return eachRow(ctx, f.Limit, func(after uint64) (page []Quarantined, last uint64, err error) {
+		err = l.Store.View(func(tx *storage.Tx) (err error) {
+			page, last, err = quarantinePage(tx, after, f)
 			return err
-		}
-		page, err := l.quarantinePage(&after, f)
+		})
 		if err != nil {
-			return fmt.Errorf("listing the quarantine: %w", err)
+			err = fmt.Errorf("listing the quarantine: %w", err)
 		}
-		for _, q := range page {
-			if err := fn(q); err != nil {
-				return err
-			}
-			if left--; left == 0 {
-				return nil
-			}
-		}
-	}
-	return nil
+		return page, last, err
+	}, fn)
 }
 
-// quarantinePage reads some pages behind an id, and sets that to the last one; 0:
-// there are no more.
-func (l *Local) quarantinePage(after *uint64, f QuarantineFilter) (page []Quarantined, err error) {
-	err = l.Store.View(func(tx *storage.Tx) error {
-		var failed error
-		last, err := tx.Quarantined(*after, pageRows, func(q *storage.Quarantine) bool {
-			var out Quarantined
-			if out, failed = newQuarantined(tx, q); failed == nil && f.matches(&out) {
-				page = append(page, out)
-			}
-			return failed == nil
-		})
-		*after = last
-		return errors.Join(err, failed)
+// quarantinePage reads some pages behind an id, and the last id; 0: there are no more.
+func quarantinePage(tx *storage.Tx, after uint64, f QuarantineFilter) (page []Quarantined, last uint64, err error) {
+	last, listErr := tx.Quarantined(after, pageRows, func(q *storage.Quarantine) bool {
+		var out Quarantined
+		if out, err = newQuarantined(tx, q); err == nil && f.matches(&out) {
+			page = append(page, out)
+		}
+		return err == nil
 	})
-	return page, err
+	return page, last, errors.Join(listErr, err)
 }
 
 func (f QuarantineFilter) matches(q *Quarantined) bool {

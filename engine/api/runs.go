@@ -58,28 +58,13 @@ func (l *Local) Runs(ctx context.Context, f RunFilter, fn func(Run) error) error
 			return err
 		}
 	}
-	given := 0
-	for before := uint64(0); ; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+	return eachRow(ctx, f.Limit, func(before uint64) ([]Run, uint64, error) {
 		page, next, err := l.runsBefore(before, f)
 		if err != nil {
-			return fmt.Errorf("listing runs: %w", err)
+			err = fmt.Errorf("listing runs: %w", err)
 		}
-		for _, r := range page {
-			if err := fn(r); err != nil {
-				return err
-			}
-			if given++; given == f.Limit {
-				return nil
-			}
-		}
-		if next == 0 {
-			return nil
-		}
-		before = next
-	}
+		return page, next, err
+	}, fn)
 }
 
 // runsBefore reads some runs of ids under before (0: all), and tells from which
