@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -13,10 +12,6 @@ import (
 	"semel/engine/config"
 	"semel/storage"
 )
-
-// tablePage is how many rows of a table are held back to align their columns:
-// memory must not grow with the list.
-const tablePage = 1000
 
 func (a *app) jobsCommand() *cobra.Command {
 	var f api.JobFilter
@@ -87,30 +82,16 @@ func parseWord(flag, text string, known []string) (string, error) {
 
 func (a *app) jobs(ctx context.Context, f api.JobFilter) func(*config.Config, api.Service) error {
 	return func(c *config.Config, service api.Service) error {
-		show, flush := a.jobTable()
-		if a.json {
-			show, flush = func(j api.Job) error { return a.line(j) }, func() error { return nil }
-		}
-		err := service.Jobs(ctx, f, show)
+		err := list(a, "ID\tSTATE\tCATEGORY\tATTEMPTS\tNEXT\tKEY", jobRow, func(show func(api.Job) error) error {
+			return service.Jobs(ctx, f, show)
+		})
 		if errors.Is(err, api.ErrUnknownSource) {
 			return sourceFault(c, f.Source)
 		}
-		return errors.Join(err, flush())
+		return err
 	}
 }
 
-// jobTable prints jobs in columns.
-func (a *app) jobTable() (show func(api.Job) error, flush func() error) {
-	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	rows := 0
-	return func(j api.Job) error {
-		if rows == 0 {
-			fmt.Fprintln(table, "ID\tSTATE\tCATEGORY\tATTEMPTS\tNEXT\tKEY")
-		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%s\t%s\n", j.ID, j.State, orDash(j.Category), j.Attempts, timeText(j.NextAt), j.Key)
-		if rows++; rows%tablePage == 0 {
-			return table.Flush()
-		}
-		return nil
-	}, table.Flush
+func jobRow(j api.Job) string {
+	return fmt.Sprintf("%d\t%s\t%s\t%d\t%s\t%s", j.ID, j.State, orDash(j.Category), j.Attempts, timeText(j.NextAt), j.Key)
 }

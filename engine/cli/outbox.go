@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -133,37 +132,22 @@ func dispatchWords() []string {
 
 func (a *app) listOutbox(ctx context.Context, f api.OutboxFilter) error {
 	return a.reading(ctx, func(c *config.Config, service api.Service) error {
-		show, flush := a.outboxTable()
-		if a.json {
-			show, flush = func(d api.Dispatched) error { return a.line(d) }, func() error { return nil }
-		}
-		err := service.Outbox(ctx, f, show)
+		head := "EVENT\tSTATE\tOUTCOME\tTRIES\tAMBIGUOUS\tWHEN\tSINK\tTYPE\tKEY\tREASON"
+		err := list(a, head, dispatchRow, func(show func(api.Dispatched) error) error { return service.Outbox(ctx, f, show) })
 		if errors.Is(err, api.ErrUnknownSink) {
 			return sinkFault(c, f.Sink)
 		}
-		return errors.Join(err, flush())
+		return err
 	})
 }
 
-// outboxTable prints events at their sinks in columns.
-func (a *app) outboxTable() (show func(api.Dispatched) error, flush func() error) {
-	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	rows := 0
-	return func(d api.Dispatched) error {
-		if rows == 0 {
-			fmt.Fprintln(table, "EVENT\tSTATE\tOUTCOME\tTRIES\tAMBIGUOUS\tWHEN\tSINK\tTYPE\tKEY\tREASON")
-		}
-		at := d.LastAt
-		if d.State == storage.DispatchPending {
-			at = d.NextAt
-		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", d.Number, d.State, orDash(d.Outcome),
-			d.Tries, d.Ambiguous, timeText(at), d.Sink, d.Type, d.Key, dash(d.Reason))
-		if rows++; rows%tablePage == 0 {
-			return table.Flush()
-		}
-		return nil
-	}, table.Flush
+func dispatchRow(d api.Dispatched) string {
+	at := d.LastAt
+	if d.State == storage.DispatchPending {
+		at = d.NextAt
+	}
+	return fmt.Sprintf("%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s", d.Number, d.State, orDash(d.Outcome),
+		d.Tries, d.Ambiguous, timeText(at), d.Sink, d.Type, d.Key, dash(d.Reason))
 }
 
 func (a *app) retryEventsCommand() *cobra.Command {

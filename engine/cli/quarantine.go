@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -77,32 +76,18 @@ func (a *app) listQuarantine(ctx context.Context, f api.QuarantineFilter) error 
 		return usage("leave it out for no limit", "--limit must be at least 0 (got %d)", f.Limit)
 	}
 	return a.reading(ctx, func(c *config.Config, service api.Service) error {
-		show, flush := a.quarantineTable()
-		if a.json {
-			show, flush = func(q api.Quarantined) error { return a.line(q) }, func() error { return nil }
-		}
-		err := service.Quarantine(ctx, f, show)
+		err := list(a, "ID\tSTATE\tVERSION\tPROBLEMS\tKEY\tFIRST PROBLEM", quarantineRow, func(show func(api.Quarantined) error) error {
+			return service.Quarantine(ctx, f, show)
+		})
 		if errors.Is(err, api.ErrUnknownSource) {
 			return sourceFault(c, f.Source)
 		}
-		return errors.Join(err, flush())
+		return err
 	})
 }
 
-// quarantineTable prints pages in columns.
-func (a *app) quarantineTable() (show func(api.Quarantined) error, flush func() error) {
-	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	rows := 0
-	return func(q api.Quarantined) error {
-		if rows == 0 {
-			fmt.Fprintln(table, "ID\tSTATE\tVERSION\tPROBLEMS\tKEY\tFIRST PROBLEM")
-		}
-		fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%s\t%s\n", q.ID, q.State, q.ParserVersion, len(q.Problems)+q.More, q.Job, problemText(q.Problems[0]))
-		if rows++; rows%tablePage == 0 {
-			return table.Flush()
-		}
-		return nil
-	}, table.Flush
+func quarantineRow(q api.Quarantined) string {
+	return fmt.Sprintf("%d\t%s\t%d\t%d\t%s\t%s", q.ID, q.State, q.ParserVersion, len(q.Problems)+q.More, q.Job, problemText(q.Problems[0]))
 }
 
 // wrong is one thing that is wrong with pages.
@@ -133,10 +118,17 @@ func (a *app) quarantineSummary(ctx context.Context, f api.QuarantineFilter) err
 		if err != nil {
 			return err
 		}
-		list := slices.SortedFunc(maps.Values(all), func(x, y *wrongPages) int {
+		sorted := slices.SortedFunc(maps.Values(all), func(x, y *wrongPages) int {
 			return cmp.Or(cmp.Compare(y.Pages, x.Pages), cmp.Compare(x.Example, y.Example), cmp.Compare(x.Field, y.Field), cmp.Compare(x.Reason, y.Reason))
 		})
-		return a.wrongTable(list)
+		return list(a, "PAGES\tSOURCE\tVERSION\tFIELD\tREASON\tEXAMPLE", (*wrongPages).row, func(show func(*wrongPages) error) error {
+			for _, w := range sorted {
+				if err := show(w); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	})
 }
 
@@ -158,21 +150,8 @@ func countWrong(all map[wrong]*wrongPages, q api.Quarantined, field string) {
 	}
 }
 
-func (a *app) wrongTable(list []*wrongPages) error {
-	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	for i, w := range list {
-		if a.json {
-			if err := a.line(w); err != nil {
-				return err
-			}
-			continue
-		}
-		if i == 0 {
-			fmt.Fprintln(table, "PAGES\tSOURCE\tVERSION\tFIELD\tREASON\tEXAMPLE")
-		}
-		fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\tsemel quarantine show %d\n", w.Pages, w.Source, w.ParserVersion, dash(w.Field), plain(w.Reason), w.Example)
-	}
-	return table.Flush()
+func (w *wrongPages) row() string {
+	return fmt.Sprintf("%d\t%s\t%d\t%s\t%s\tsemel quarantine show %d", w.Pages, w.Source, w.ParserVersion, dash(w.Field), plain(w.Reason), w.Example)
 }
 
 // problemText is where a page does not fit, and what stands there.

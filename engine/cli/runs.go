@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,38 +90,25 @@ func (a *app) listRuns(ctx context.Context, f api.RunFilter) error {
 		return usage("leave it out for no limit", "--limit must be at least 0 (got %d)", f.Limit)
 	}
 	return a.reading(ctx, func(c *config.Config, service api.Service) error {
-		show, flush := a.runTable()
-		if a.json {
-			show, flush = func(r api.Run) error { return a.line(r) }, func() error { return nil }
-		}
-		err := service.Runs(ctx, f, show)
+		err := list(a, "ID\tSTATE\tKIND\tJOBS\tOPEN\tFAILED\tCOMPLETE\tLEFT\tKEY", runRow, func(show func(api.Run) error) error {
+			return service.Runs(ctx, f, show)
+		})
 		if errors.Is(err, api.ErrUnknownSource) {
 			return sourceFault(c, f.Source)
 		}
-		return errors.Join(err, flush())
+		return err
 	})
 }
 
-// runTable prints runs in columns.
-func (a *app) runTable() (show func(api.Run) error, flush func() error) {
-	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	rows := 0
-	return func(r api.Run) error {
-		if rows == 0 {
-			fmt.Fprintln(table, "ID\tSTATE\tKIND\tJOBS\tOPEN\tFAILED\tCOMPLETE\tLEFT\tKEY")
-		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", r.ID, r.State, r.Kind, jobsText(r), r.Open, r.Failed, r.Complete, leftText(r), r.Key)
-		if r.Held != "" {
-			fmt.Fprintf(table, "\t  %s\n", plain(r.Held))
-		}
-		for _, name := range r.Imports {
-			fmt.Fprintf(table, "\t  the import of %s has not ended\n", plain(name))
-		}
-		if rows++; rows%tablePage == 0 {
-			return table.Flush()
-		}
-		return nil
-	}, table.Flush
+func runRow(r api.Run) string {
+	row := fmt.Sprintf("%d\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s", r.ID, r.State, r.Kind, jobsText(r), r.Open, r.Failed, r.Complete, leftText(r), r.Key)
+	if r.Held != "" {
+		row += fmt.Sprintf("\n\t  %s", plain(r.Held))
+	}
+	for _, name := range r.Imports {
+		row += fmt.Sprintf("\n\t  the import of %s has not ended", plain(name))
+	}
+	return row
 }
 
 // jobsText is how many jobs a run has, and of how many while they are made.
