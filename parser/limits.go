@@ -14,7 +14,9 @@ import (
 
 // What one page may cost. All of it is counted and nothing timed, so that the
 // same page always ends the same way. Beyond a limit it fails as KindSyntax,
-// before it holds a worker for minutes or takes the memory of the others.
+// before it holds a worker for minutes or takes the memory of the others. One
+// thing has no limit: the size of what a jq expression makes, such as . * 1000 of
+// a text, since gojq counts steps only.
 const (
 	// maxMatches is how many rows there may be, or values of one field. Real
 	// listings have some hundreds.

@@ -86,7 +86,7 @@ func (p *page) body() []byte { return bytes.TrimPrefix(p.in.Body, []byte("\uFEFF
 // deeper than 512, so recursion over the tree is bounded.
 func (p *page) root() (*html.Node, error) {
 	if p.tree == nil {
-		tree, err := parseHTML(p.body())
+		tree, err := ParseHTML(p.body())
 		if err != nil {
 			return nil, unreadable("reading the page as HTML: %v", err)
 		}
