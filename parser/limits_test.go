@@ -249,6 +249,7 @@ func numbered(format string, n int) string {
 // TestLimits: a page that costs too much fails with a kind, and each time the
 // same way.
 func TestLimits(t *testing.T) {
+	withoutRaceDetector(t)
 	for _, h := range hostile {
 		t.Run(h.name, func(t *testing.T) {
 			rules, in := mustCompile(t, h.spec), Input{Body: []byte(h.page()), Target: "1"}
@@ -269,6 +270,7 @@ func TestLimits(t *testing.T) {
 
 // TestWithinLimits: what is large, and no more, is read.
 func TestWithinLimits(t *testing.T) {
+	withoutRaceDetector(t)
 	for name, c := range map[string]struct {
 		page  string
 		field Field
@@ -305,6 +307,7 @@ func TestLooksFar(t *testing.T) {
 // TestHostileValues: a value made to cost more than its text fails by its name,
 // or costs what its text does.
 func TestHostileValues(t *testing.T) {
+	withoutRaceDetector(t)
 	digits := strings.Repeat("9", 1_000_000)
 	for name, c := range map[string]struct {
 		page  string
