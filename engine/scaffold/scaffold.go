@@ -18,6 +18,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -28,6 +29,11 @@ import (
 // maxFields is how many fields are proposed. More than a screen of them is no
 // proposal, but a list to be cleared.
 const maxFields = 12
+
+// maxNodes is how many elements and texts a page may have to be looked at: each
+// of some hundred rules that are tried reads it anew. Of 1,000 real pages the
+// largest has 37,000.
+const maxNodes = 100_000
 
 // Page is a page as it was received.
 type Page struct {
@@ -70,6 +76,10 @@ func Propose(in Page) (*Proposal, error) {
 	if in.URL == "" && out.URL == Placeholder {
 		out.note("the page has no canonical link: put its address in the place of " + Placeholder)
 	}
+	if p.unreadable != nil {
+		out.begin(p)
+		return out, nil
+	}
 	found := p.single()
 	if !found.item {
 		if rows, ok := p.listing(); ok && (rows.records >= minRows || len(found.spec.Fields) == 0) {
@@ -90,15 +100,17 @@ func (o *Proposal) take(found proposed, p *page) {
 	o.Spec, o.Values = found.spec, found.values
 	switch len(o.Spec.Fields) {
 	case 0:
+		o.begin(p)
 	case 1:
 		o.note("the page says no more than its " + o.Spec.Fields[0].Name + ": look whether a browser shows another page")
-		return
-	default:
-		return
 	}
+}
+
+// begin makes the proposal one field, of a page that has nothing to propose.
+func (o *Proposal) begin(p *page) {
 	o.note(p.nothing())
 	rule := parser.Rule{CSS: "title"}
-	if p.root == nil {
+	if p.root == nil && p.unreadable == nil {
 		rule = parser.Rule{JSON: ".title?"}
 	}
 	o.Spec = parser.Spec{Version: 1, Fields: []parser.Field{{Name: titleField, Rule: rule}}}
@@ -120,12 +132,14 @@ type page struct {
 	in   parser.Input
 	root *html.Node // of an HTML page; nil: it is none, or cannot be read
 	lang string     // such as "de" or "en-US", as the page says it; "": it does not
+
+	unreadable error // why an HTML page has nothing to propose
 }
 
 func newPage(in Page) *page {
 	p := &page{in: parser.Input{Body: in.Body, ContentType: in.ContentType}}
 	if !p.isJSON() {
-		p.root, _ = html.Parse(bytes.NewReader(in.Body)) // what cannot be read has nothing to propose
+		p.root, p.unreadable = parseHTML(in.Body)
 	}
 	address := in.URL
 	if address == "" {
@@ -140,6 +154,21 @@ func newPage(in Page) *page {
 	return p
 }
 
+// parseHTML makes the tree of a page that is not too large.
+func parseHTML(body []byte) (*html.Node, error) {
+	root, err := parser.ParseHTML(body)
+	if err != nil {
+		return nil, err
+	}
+	nodes := 0
+	for range root.Descendants() {
+		if nodes++; nodes > maxNodes {
+			return nil, fmt.Errorf("it has more than %d elements and texts", maxNodes)
+		}
+	}
+	return root, nil
+}
+
 // isJSON reports whether the page is one JSON value, as its type says or, of a
 // page of another type, its text.
 func (p *page) isJSON() bool {
@@ -149,6 +178,8 @@ func (p *page) isJSON() bool {
 // nothing says why a page has nothing to propose.
 func (p *page) nothing() string {
 	switch {
+	case p.unreadable != nil:
+		return "the page cannot be read as HTML: " + p.unreadable.Error() + "; the config has a field to begin with"
 	case p.root == nil:
 		return "the page is JSON without a list or an object of single values: the config has a field to begin with"
 	case hasElement(p.root, "frameset"):

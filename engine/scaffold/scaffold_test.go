@@ -331,6 +331,8 @@ func TestWeird(t *testing.T) {
 		"no values": html(`<div></div>`),
 		"one value": html(`<title>Just a moment...</title>`),
 		"deep":      html(strings.Repeat("<div>", 600) + "x"),
+		"unclosed":  html(strings.Repeat("<b a><b b><b c><b d>", 100) + strings.Repeat("</p><p>x", 50_000)),
+		"large":     html(strings.Repeat("<li>some text <b>5 €</b></li>", 25_001)),
 	} {
 		p, _ := propose(t, page)
 		if len(p.Notes) < 2 || p.URL != scaffold.Placeholder {
