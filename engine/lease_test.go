@@ -98,6 +98,40 @@ func TestLeaseIsRenewed(t *testing.T) {
 	})
 }
 
+// Pages that take long to parse hold up no others: what waits for them keeps its
+// lease, and goes on as soon as one place is free.
+func TestLongParse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		web := newSite(func(req *http.Request, _ int) (*http.Response, error) { return product(req.URL.Path), nil })
+		src := source(t, 3)
+		src.Timeout = 10 * time.Minute
+		opts := options(s, web, src)
+		opts.Lease = 30 * time.Second
+		e, err := New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		for range cap(e.parsing) {
+			e.parsing.take(t.Context())
+		}
+		const first = 5 * time.Minute
+		time.AfterFunc(first, e.parsing.free)
+		start := time.Now()
+		sum, err := e.RunOnce(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum.Completed != 3 || sum.Rescued != 0 || sum.Stale != 0 || web.total() != 3 {
+			t.Errorf("%+v, %d requests", sum, web.total())
+		}
+		if took := time.Since(start); took < first || took > first+time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
 // After a death, the next process takes back what the dead one held, at once
 // and without burning an attempt.
 func TestTakeOver(t *testing.T) {
