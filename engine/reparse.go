@@ -72,7 +72,7 @@ func (e *Engine) Reparse(ctx context.Context, past Past, dry bool, fn func(Repar
 		return p.done, err
 	}
 	for after, more := uint64(0), true; more; more = after != 0 {
-		b := &batch{missing: map[uint64]int{}}
+		b := &batch{}
 		err := e.opts.Store.View(func(tx *storage.Tx) (err error) {
 			after, err = p.look(tx, b, after)
 			return err
@@ -109,9 +109,8 @@ type reparsing struct {
 
 // batch are jobs that are committed together.
 type batch struct {
-	pages   []*reread
-	unread  []*storage.Job // that have no page to be read
-	missing map[uint64]int // these by run
+	pages  []*reread
+	unread []*storage.Job // that have no page to be read
 }
 
 // begin notes which jobs there are.
@@ -181,17 +180,11 @@ func (p *reparsing) add(tx *storage.Tx, b *batch, j *storage.Job) error {
 	}
 	read, err := rereadable(tx, p.src, j)
 	if errors.Is(err, ErrNoPage) {
-		b.lacks(j)
+		b.unread = append(b.unread, j)
 		return nil
 	}
 	b.pages = append(b.pages, &reread{src: p.src, job: j, read: read})
 	return err
-}
-
-// lacks notes a job without a page.
-func (b *batch) lacks(j *storage.Job) {
-	b.unread = append(b.unread, j)
-	b.missing[j.Run]++
 }
 
 // superseded reports whether a job whose key names older rules has one beside it of
@@ -228,7 +221,7 @@ func (p *reparsing) work(ctx context.Context, b *batch) error {
 		r, err := p.engine.reread(ctx, p.src, page.job, page.read)
 		switch {
 		case errors.Is(err, ErrNoPage):
-			b.lacks(page.job)
+			b.unread = append(b.unread, page.job)
 		case err != nil:
 			return err
 		default:
@@ -244,7 +237,7 @@ func (p *reparsing) work(ctx context.Context, b *batch) error {
 	if len(pages) == 0 {
 		return nil
 	}
-	if err := p.commit(ctx, pages, b.missing); err != nil {
+	if err := p.commit(ctx, pages, b.unread); err != nil {
 		return err
 	}
 	for _, r := range pages {
@@ -256,17 +249,12 @@ func (p *reparsing) work(ctx context.Context, b *batch) error {
 }
 
 // commit commits pages; with dry all of it is undone.
-func (p *reparsing) commit(ctx context.Context, pages []*reread, missing map[uint64]int) error {
+func (p *reparsing) commit(ctx context.Context, pages []*reread, unread []*storage.Job) error {
 	held := 0
-	err := p.engine.update(ctx, func(tx *storage.Tx) (err error) {
-		if held, err = commitPages(tx, pages, missing); err == nil && p.dry {
-			err = errDry
-		}
+	err := p.engine.updateOrDry(ctx, p.dry, func(tx *storage.Tx) (err error) {
+		held, err = commitPages(tx, pages, unread)
 		return err
 	})
-	if errors.Is(err, errDry) {
-		err = nil
-	}
 	p.done.Held += held
 	return err
 }

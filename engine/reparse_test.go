@@ -181,8 +181,36 @@ func TestReparse(t *testing.T) {
 				t.Errorf("row %s", row)
 			}
 		}
-		if j, _ := job(t, s, "007"); j.State != storage.StateComplete || j.Version != 1 || quarantined(t, s, j.ID).Version != 2 {
-			t.Errorf("job whose page no longer fits: %+v", j)
+		j, _ := job(t, s, "007")
+		if q := quarantined(t, s, j.ID); j.State != storage.StateComplete || j.Version != 1 || q == nil || q.Version != 2 {
+			t.Errorf("job whose page no longer fits: %+v with %+v", j, q)
+		}
+	})
+}
+
+// What could be written only once there was room is counted and told once.
+func TestReparseOnAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		collected(t, s, versionOf(t, 60, 1))
+		full := fullDisk(t)
+		said := map[storage.JobKey]int{}
+		done, err := idle(t, s, versionOf(t, 60, 2)).Reparse(t.Context(), Past{Source: "shop"}, false, func(n ReparseNews) error {
+			if n.Job != nil {
+				said[n.Job.Job] += len(n.Job.Changes) + len(n.Job.Unfit)
+			} else if n.Progress.Jobs < n.Progress.Of {
+				full.Store(true)
+				time.AfterFunc(time.Minute, func() { full.Store(false) })
+			}
+			return nil
+		})
+		if want := (Reparsing{Jobs: 60, Changed: 54, Unfit: 6}); err != nil || done != want || len(said) != 60 {
+			t.Errorf("%+v, %d jobs told, %v, want %+v", done, len(said), err, want)
+		}
+		for job, n := range said {
+			if n != 1 {
+				t.Errorf("job %s is told with %d changes", job, n)
+			}
 		}
 	})
 }
@@ -196,6 +224,9 @@ func TestReparseCutShort(t *testing.T) {
 		}
 		reparse(t, idle(t, whole, versionOf(t, 120, 2)), false)
 		for n := 0; ; n++ {
+			if n == 10 {
+				t.Fatal("it does not get on")
+			}
 			ctx, stop := context.WithCancel(t.Context())
 			_, err := idle(t, cut, versionOf(t, 120, 2)).Reparse(ctx, Past{Source: "shop"}, false, func(ReparseNews) error {
 				stop()

@@ -82,12 +82,14 @@ func (e *Engine) reread(ctx context.Context, src *Source, j *storage.Job, read s
 }
 
 // commitPages writes what pages of a source give, sets aside those that do not fit,
-// and then looks what has changed. missing are jobs of runs whose pages are not among
-// them; it gives how many runs are held. Where rows of a window change together, all
-// pages of its run are given at once.
-func commitPages(tx *storage.Tx, pages []*reread, missing map[uint64]int) (held int, err error) {
-	lacking := maps.Clone(missing)
-	runs := map[uint64]bool{}
+// and then looks what has changed. unread are jobs of which there is no page; it gives
+// how many runs are held. Where rows of a window change together, all jobs of its run
+// are given at once.
+func commitPages(tx *storage.Tx, pages []*reread, unread []*storage.Job) (held int, err error) {
+	lacking, runs := map[uint64]int{}, map[uint64]bool{}
+	for _, j := range unread {
+		lacking[j.Run]++
+	}
 	for _, r := range pages {
 		err := r.commit(tx)
 		if r.moved = errors.Is(err, storage.ErrTransition); err != nil && !r.moved {
@@ -190,6 +192,7 @@ func rowAt(tx *storage.Tx, key storage.JobKey) (*storage.Observation, error) {
 // compare notes the rows that are the page's now, and those of them that are not
 // what they were.
 func (r *reread) compare(tx *storage.Tx) error {
+	r.changes, r.taken = nil, nil
 	if r.into == nil {
 		return nil
 	}
@@ -217,8 +220,16 @@ func (r *reread) compare(tx *storage.Tx) error {
 // guarded takes today's rules of a source for those that its rows are made by, or
 // with dry only looks whether that may be. Error: *GuardError.
 func (e *Engine) guarded(ctx context.Context, src *Source, dry bool) error {
+	return e.updateOrDry(ctx, dry, func(tx *storage.Tx) error { return Register(tx, src.stored()) })
+}
+
+// errDry undoes what only had to be seen.
+var errDry = errors.New("nothing is to be changed")
+
+// updateOrDry is update; with dry all that fn has written is undone.
+func (e *Engine) updateOrDry(ctx context.Context, dry bool, fn func(*storage.Tx) error) error {
 	err := e.update(ctx, func(tx *storage.Tx) error {
-		if err := Register(tx, src.stored()); err != nil || !dry {
+		if err := fn(tx); err != nil || !dry {
 			return err
 		}
 		return errDry
@@ -228,9 +239,6 @@ func (e *Engine) guarded(ctx context.Context, src *Source, dry bool) error {
 	}
 	return err
 }
-
-// errDry undoes what only had to be seen.
-var errDry = errors.New("nothing is to be changed")
 
 // Release reads the page that a job of a source has in quarantine again, by today's
 // rules. It gives the problems that are left: none where all that the page gives is
