@@ -89,6 +89,40 @@ func TestQuarantineRelease(t *testing.T) {
 	wantError(t, err, storage.ErrTransition)
 }
 
+// TestQuarantineEventIDs: that a page does not fit the rules of a version is one
+// fact, however often it is found, and in any store.
+func TestQuarantineEventIDs(t *testing.T) {
+	ids := map[int]string{}
+	for range 2 {
+		s := storagetest.Open(t)
+		enqueue(t, s, target("a"))
+		l := claimOne(t, s).Lease()
+		update(t, s, func(tx *storage.Tx) error {
+			c := record(storage.WriteUpsert, 1, "a", "1")
+			c.Attempt.Kept = unfitPage
+			_, err := tx.CompleteJob(l, c)
+			return err
+		})
+		for _, version := range []int{2, 3, 2, 3} {
+			update(t, s, func(tx *storage.Tx) error { return tx.QuarantinePage(readAt(tx, 1), version, ambiguous, allSinks) })
+			list := pending(t, s, "s")
+			id := list[len(list)-1].ID
+			if ids[version] == "" {
+				ids[version] = id
+			}
+			if ids[version] != id {
+				t.Errorf("of version %d: event %s, before %s", version, id, ids[version])
+			}
+			update(t, s, func(tx *storage.Tx) error { // another generation
+				return reparse(tx, readAt(tx, 1), record(storage.WriteUpsert, 1, "a", "1"))
+			})
+		}
+	}
+	if ids[2] == ids[3] {
+		t.Errorf("versions 2 and 3 have the event %s", ids[2])
+	}
+}
+
 // TestQuarantineOfRows: rows that did not fit are set aside while the others are
 // committed, until a later attempt has all of them.
 func TestQuarantineOfRows(t *testing.T) {
