@@ -368,7 +368,7 @@ func TestReparseLosesRows(t *testing.T) {
 					t.Errorf("%s: %+v", mode, job)
 				}
 			}
-			recollected(t, again, fewer)
+			recollected(t, again, fewer, 60)
 			if got, want := rows(t, read), rows(t, again); !slices.Equal(got, want) {
 				t.Errorf("%s: rows %q, collected again %q", mode, got, want)
 			}
@@ -376,11 +376,11 @@ func TestReparseLosesRows(t *testing.T) {
 	}
 }
 
-// recollected collects all pages of a store again.
-func recollected(t *testing.T, s *storage.Store, src Source) {
+// recollected collects the first pages of a store again, and keeps none.
+func recollected(t *testing.T, s *storage.Store, src Source, pages uint64) {
 	t.Helper()
 	err := s.Update(t.Context(), func(tx *storage.Tx) error {
-		for id := range uint64(len(src.Targets.Targets)) {
+		for id := range pages {
 			if _, err := tx.RecollectJob(id + 1); err != nil {
 				return err
 			}
@@ -394,19 +394,23 @@ func recollected(t *testing.T, s *storage.Store, src Source) {
 }
 
 // The rows of a window change together, or wait for a person: where fewer than half
-// would be left, and where a page does not fit.
+// would be left, and where a page does not fit or is not kept.
 func TestReparseHoldsWindow(t *testing.T) {
 	for name, c := range map[string]struct {
 		rows string
+		lost uint64 // pages that are not kept
 		want Reparsing
 	}{
-		"few rows left": {"li.p001", Reparsing{Jobs: 60, Same: 60, Held: 1}},
-		"a bad page":    {"li, b", Reparsing{Jobs: 60, Unfit: 60}},
-		"one bad page":  {"li.more, li.p001 b", Reparsing{Jobs: 60, Same: 59, Unfit: 1, Held: 1}},
+		"few rows left": {"li.p001", 0, Reparsing{Jobs: 60, Same: 60, Held: 1}},
+		"a bad page":    {"li, b", 0, Reparsing{Jobs: 60, Unfit: 60}},
+		"one bad page":  {"li.more, li.p001 b", 0, Reparsing{Jobs: 60, Same: 59, Unfit: 1, Held: 1}},
+		"a lost page":   {"li", 1, Reparsing{Jobs: 60, Same: 59, Missing: 1, Held: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := collectedWindow(t, offersOf(t, 60, 1, storage.WriteReplace, "li"))
+				first := offersOf(t, 60, 1, storage.WriteReplace, "li")
+				s := collectedWindow(t, first)
+				recollected(t, s, first, c.lost)
 				before := rows(t, s)
 				e := idle(t, s, offersOf(t, 60, 2, storage.WriteReplace, c.rows))
 				dry, _ := reparse(t, e, true)
