@@ -3,6 +3,8 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"semel/parser"
@@ -41,13 +43,13 @@ func (a *attempt) reading(r *result) *storage.Reading {
 // unreadFields are the page as a whole, and then the fields of rules.
 func unreadFields(rules *parser.Rules) []storage.FieldReading {
 	fields := []storage.FieldReading{{Required: true}}
-	for _, name := range rules.FieldNames() {
-		fields = append(fields, storage.FieldReading{Name: name, Required: rules.Required(name)})
+	for i, name := range rules.FieldNames() {
+		fields = append(fields, storage.FieldReading{Name: name, Required: rules.Required(i)})
 	}
 	return fields
 }
 
-// fieldNamed is the field of a name, or the page as a whole where none has it.
+// fieldNamed is the field of a name, or the page as a whole where there is none of it.
 func fieldNamed(fields []storage.FieldReading, name string) *storage.FieldReading {
 	for i := range fields {
 		if fields[i].Name == name {
@@ -72,8 +74,8 @@ func countOutput(fields []storage.FieldReading, out parser.Output) {
 		fields[i].Records, fields[i].Filled = len(out.Records), len(out.Records)
 	}
 	for i := range out.Records {
-		for _, name := range out.Records[i].Unfilled {
-			fieldNamed(fields, name).Filled--
+		for _, place := range out.Records[i].Unfilled {
+			fields[1+place].Filled-- // behind the page as a whole
 		}
 	}
 	for _, bad := range out.Bad {
@@ -104,7 +106,11 @@ func DriftPause(tx *storage.Tx, source string, version int, p storage.DriftPolic
 			return is.String(), nil
 		}
 	}
-	return fmt.Sprintf("too many pages had lost field %q by %s", d.PausedFor, d.Paused.UTC().Format(time.RFC3339)), nil
+	what := "field " + d.PausedFor
+	if d.PausedFor == "" {
+		what = "what makes them fit its rules"
+	}
+	return fmt.Sprintf("too many pages had lost %s by %s", what, d.Paused.UTC().Format(time.RFC3339)), nil
 }
 
 // pausesFor says why a source pauses for drift; "": it does not.
@@ -114,53 +120,67 @@ func (e *Engine) pausesFor(source string) string {
 	return e.drifted[source]
 }
 
-func (e *Engine) setPause(source, reason string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if reason == "" {
-		delete(e.drifted, source)
-		return
+// readPauses has sources pause, or go on, as the store says. It must not be called
+// within a transaction: callers take turns, so that whoever sets a pause last has also
+// looked last.
+func (e *Engine) readPauses(names ...string) error {
+	e.pausing.Lock()
+	defer e.pausing.Unlock()
+	reasons := map[string]string{}
+	err := e.opts.Store.View(func(tx *storage.Tx) (err error) {
+		for _, name := range names {
+			src := e.sources[name]
+			if reasons[name], err = DriftPause(tx, name, src.Rules.Version(), src.Drift); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	e.drifted[source] = reason
-}
-
-// restorePauses has sources pause that did before a restart.
-func (e *Engine) restorePauses(tx *storage.Tx) error {
-	for name, src := range e.sources {
-		reason, err := DriftPause(tx, name, src.Rules.Version(), src.Drift)
-		if err != nil {
-			return err
-		}
-		if e.setPause(name, reason); reason != "" {
-			e.opts.Log.Error("a source pauses: no job of it is handed out", "source", name, "why", reason, "advice", DriftAdvice(name))
-		}
+	for name, reason := range reasons {
+		e.setPause(name, reason)
 	}
 	return nil
 }
 
-// endPause has a source go on that a person has accepted: then the store names its
-// lanes.
-func (e *Engine) endPause(tx *storage.Tx, src *Source) error {
-	if e.pausesFor(src.Name) == "" {
+// setPause notes why a source pauses; "": it does not.
+func (e *Engine) setPause(source, reason string) {
+	e.mu.Lock()
+	_, paused := e.drifted[source]
+	if reason == "" {
+		delete(e.drifted, source)
+	} else {
+		e.drifted[source] = reason
+	}
+	e.mu.Unlock()
+	switch {
+	case reason != "" && !paused:
+		e.opts.Log.Error("a source pauses: no job of it is handed out", "source", source, "why", reason, "advice", DriftAdvice(source))
+	case reason == "" && paused:
+		e.opts.Log.Info("a source goes on: its pages were accepted", "source", source)
+	}
+}
+
+// endPauses has sources go on that a person has accepted.
+func (e *Engine) endPauses() error {
+	paused := e.Summary().Drifted
+	if len(paused) == 0 {
 		return nil
 	}
-	reason, err := DriftPause(tx, src.Name, src.Rules.Version(), src.Drift)
-	if err == nil && reason == "" {
-		e.setPause(src.Name, "")
-		e.opts.Log.Info("a source goes on: its pages were accepted", "source", src.Name)
-	}
-	return err
+	return e.readPauses(slices.Collect(maps.Keys(paused))...)
 }
 
 // tellDrift logs what a page has shown, and has its source pause for it.
-func (e *Engine) tellDrift(src *Source, news storage.DriftNews) {
+func (e *Engine) tellDrift(src *Source, news storage.DriftNews) error {
 	for _, is := range news.Began {
 		e.opts.Log.Warn("pages have changed", "source", src.Name, "what", is.String(), "example", is.Example, "advice", DriftAdvice(src.Name))
 	}
-	if news.Paused != nil {
-		e.setPause(src.Name, news.Paused.String())
-		e.opts.Log.Error("a source pauses: no job of it is handed out", "source", src.Name, "why", news.Paused.String(), "example", news.Paused.Example, "advice", DriftAdvice(src.Name))
+	if news.Paused == nil {
+		return nil
 	}
+	return e.readPauses(src.Name)
 }
 
 // acceptDrift takes the pages of a source as they are, where they have drifted or its

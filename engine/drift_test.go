@@ -190,6 +190,24 @@ func TestMixedPagesAreNoDrift(t *testing.T) {
 	})
 }
 
+// A worker that comes to a pause only when a person has already ended it leaves its
+// source to go on.
+func TestAcceptBeforePauseIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		src := versionOf(t, 1, 1)
+		src.Drift = driftUsual
+		e, err := New(options(s, changing(1), src))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		if err := e.tellDrift(&src, storage.DriftNews{Paused: &storage.Drifted{Field: "title"}}); err != nil || e.pausesFor("shop") != "" {
+			t.Errorf("it pauses for %q (%v)", e.pausesFor("shop"), err)
+		}
+	})
+}
+
 // A source whose pages a person accepts goes on while the engine runs.
 func TestAcceptEndsPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -55,6 +55,8 @@ type Engine struct {
 	outbox  *delivery.Dispatcher
 	parsing slots // one for each parse under way: trees are large, and more than cores gain nothing
 
+	pausing sync.Mutex // one readPauses at a time
+
 	guestOf *Engine   // whose hosts and budgets this one uses as well; nil: it has its own
 	began   time.Time // by the store's clock; set before the loops start
 
@@ -209,10 +211,13 @@ func (e *Engine) takeOver(ctx context.Context) error {
 			}
 			e.health.spend(p.Name, tx.ProxyTraffic(p.Name, tx.Now).Total()+before, tx.Now)
 		}
-		return errors.Join(e.restorePauses(tx), e.restoreGates(tx))
+		return e.restoreGates(tx)
 	})
 	if errors.Is(err, ErrGuard) {
 		return err
+	}
+	if err == nil {
+		err = e.readPauses(slices.Collect(maps.Keys(e.sources))...)
 	}
 	if err != nil {
 		return fmt.Errorf("taking over the store: %w", err)

@@ -78,8 +78,8 @@ func Register(tx *storage.Tx, sources ...storage.Source) error {
 }
 
 // Accept remembers a source as it is now whatever it was, takes its pages as they are
-// where they have drifted, and says what has changed; nil: nothing has. Error: storage.ErrNotFound where the store has no
-// job of it yet.
+// where they have drifted, and says what has changed; nil: nothing has. Error:
+// storage.ErrNotFound where the store has no job of it yet.
 func Accept(tx *storage.Tx, now storage.Source) ([]string, error) {
 	was, err := tx.Source(now.Name)
 	if err != nil {

@@ -211,6 +211,9 @@ func (s *scheduler) activate(lanes []storage.LaneID) error {
 	if len(lanes) == 0 {
 		return nil
 	}
+	if err := s.engine.endPauses(); err != nil {
+		return err
+	}
 	return s.engine.opts.Store.View(func(tx *storage.Tx) error {
 		for _, id := range lanes {
 			l, err := tx.Lane(id)
@@ -220,9 +223,6 @@ func (s *scheduler) activate(lanes []storage.LaneID) error {
 			src := s.engine.sources[l.Source]
 			if src == nil {
 				continue
-			}
-			if err := s.engine.endPause(tx, src); err != nil {
-				return err
 			}
 			h := s.hosts[l.Host]
 			if h == nil {

@@ -268,7 +268,7 @@ func (a *attempt) commit(o outcome) error {
 		a.engine.note(func(s *Summary) { s.New += done.Followed })
 		a.tellFollow(o.follow, done.Collided)
 		a.tellSetAside(o.setAside)
-		a.engine.tellDrift(a.src, news)
+		return a.engine.tellDrift(a.src, news)
 	}
 	return nil
 }

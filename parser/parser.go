@@ -47,7 +47,7 @@ type Record struct {
 	Key      string   // the record's own key, never ""
 	Data     []byte   // one compact JSON object, keys in the config's order, no HTML escaping
 	Missing  []string // names of fields with no match, in the config's order
-	Unfilled []string // the same, and of fields whose default stands in or whose matches have no text
+	Unfilled []int    // these fields, and those whose default stands in or whose matches have no text, by their place in Rules.FieldNames
 }
 
 // Output is what one page gave.
@@ -210,7 +210,7 @@ func (r *Rules) record(s *scope, row int) (Record, error) {
 			rec.Missing = append(rec.Missing, f.name)
 		}
 		if c.unfilled {
-			rec.Unfilled = append(rec.Unfilled, f.name)
+			rec.Unfilled = append(rec.Unfilled, i)
 		}
 		if texts != nil {
 			texts[i] = c

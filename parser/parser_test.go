@@ -339,7 +339,7 @@ func TestJSONPagesHaveNoTree(t *testing.T) {
 	p := &page{in: Input{Body: []byte(`["/x"]`), FinalURL: "https://a.example/"}}
 	out, err := r.parseRows(p)
 	if err != nil || string(out.Records[0].Data) != `{"u":"https://a.example/x","r":"https://a.example/x"}` {
-		t.Fatalf("%s, %v", out.Records, err)
+		t.Fatalf("%+v, %v", out.Records, err)
 	}
 	if p.tree != nil {
 		t.Error("a JSON page was read as HTML")
@@ -548,7 +548,7 @@ func TestFieldsOfSteps(t *testing.T) {
 // its place.
 func TestUnfilled(t *testing.T) {
 	rules := mustCompile(t, Spec{Version: 1, Fields: []Field{
-		{Name: "there", Rule: Rule{CSS: "h1"}},
+		{Name: "there", Rule: Rule{CSS: "h1"}, Required: true},
 		{Name: "empty", Rule: Rule{CSS: ".empty"}},
 		{Name: "none", Rule: Rule{CSS: "h2"}},
 		{Name: "default", Rule: Rule{CSS: "h2"}, Default: "x"},
@@ -561,11 +561,15 @@ func TestUnfilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"empty", "none", "default", "all_empty", "joined"}
-	if got := out.Records[0].Unfilled; !slices.Equal(got, want) {
-		t.Errorf("unfilled %q, want %q", got, want)
+	var got []string
+	names := rules.FieldNames()
+	for _, place := range out.Records[0].Unfilled {
+		got = append(got, names[place])
 	}
-	if names := rules.FieldNames(); len(names) != 8 || names[1] != "empty" || rules.Required("empty") {
-		t.Errorf("fields %q", names)
+	if want := []string{"empty", "none", "default", "all_empty", "joined"}; len(names) != 8 || !slices.Equal(got, want) {
+		t.Errorf("of %q these are unfilled: %q, want %q", names, got, want)
+	}
+	if rules.Required(1) || !rules.Required(0) {
+		t.Error("required is another field than the one that must have a value")
 	}
 }

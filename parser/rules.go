@@ -130,10 +130,8 @@ func (r *Rules) FieldNames() []string {
 	return names
 }
 
-// Required reports whether a field of this name may not be missing.
-func (r *Rules) Required(name string) bool {
-	return slices.ContainsFunc(r.fields, func(f field) bool { return f.name == name && f.required })
-}
+// Required reports whether the field at a place in FieldNames must have a value.
+func (r *Rules) Required(place int) bool { return r.fields[place].required }
 
 // Columns are the fields as a flat table has them, in their order: an amount of
 // money is the two columns NAME.amount and NAME.currency, any other field one.

@@ -32,9 +32,9 @@ func (b Breach) String() string {
 // changes with observations both ways, rows that are staged with their runs,
 // events with observations and jobs, dispatches with events and indexes, kept pages with
 // their hashes and with what names them, validators, quarantined pages and those that
-// drift is judged by with the attempts they are of, idempotency keys with jobs, counters with a recount. It gives what
-// does not agree, in the order in which it looked; an error means that it could
-// not look. While bbolt's pages are checked writers wait; the rest reads one
+// drift is judged by with the attempts they are of, idempotency keys with jobs, counters
+// with a recount. It gives what does not agree, in the order in which it looked; an
+// error means that it could not look. While bbolt's pages are checked writers wait; the rest reads one
 // snapshot beside them (see View). It keeps nothing per job: memory grows with
 // the sources and runs, the size of the file and what it finds.
 func (s *Store) Check() ([]Breach, error) {

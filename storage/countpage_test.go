@@ -152,6 +152,27 @@ func TestCountPageUndone(t *testing.T) {
 	}
 }
 
+// TestCountPageUnpaused: a pause ends with the first page under a config that wants none.
+func TestCountPageUnpaused(t *testing.T) {
+	s := storagetest.Open(t)
+	readPages(t, s, 30, true)
+	readPages(t, s, 12, false)
+	was := drift(t, s)
+	r := storage.Reading{Source: "s", Version: 1, Job: was.Pages[0].Job, Generation: 1, Records: 1}
+	for _, f := range was.Fields {
+		r.Fields = append(r.Fields, storage.FieldReading{Name: f.Name, Required: f.Required, Records: 1})
+	}
+	p := driftUsual
+	p.Failed = 0
+	update(t, s, func(tx *storage.Tx) error {
+		_, err := tx.CountPage(r, p, nil)
+		return err
+	})
+	if d := drift(t, s); was.Paused.IsZero() || !d.Paused.IsZero() || len(d.Drifted()) != 1 {
+		t.Errorf("paused since %v, then %v, drifted %v", was.Paused, d.Paused, d.Drifted())
+	}
+}
+
 // TestForgetDrift: what a person takes as it is begins anew, and whoever hands out
 // jobs looks at those of the source again.
 func TestForgetDrift(t *testing.T) {
@@ -177,5 +198,35 @@ func TestForgetDrift(t *testing.T) {
 	})
 	if news := readPages(t, s, 1, false); len(news[0].Began) > 0 || len(drift(t, s).Pages) != 1 {
 		t.Errorf("the next page: %+v", news)
+	}
+}
+
+// BenchmarkCountPage is what a page adds to its job's outcome, without the write that a
+// group makes once: half of its fields lack a value, each now and then.
+func BenchmarkCountPage(b *testing.B) {
+	for _, fields := range []int{10, 200} {
+		b.Run(fmt.Sprint(fields), func(b *testing.B) {
+			s := storagetest.Open(b)
+			r := storage.Reading{Source: "s", Version: 1, Job: 1, Generation: 1, Records: 1, Fields: make([]storage.FieldReading, fields)}
+			p := driftUsual
+			p.Jobs = storage.MaxDriftPages
+			page := 0
+			errUndo := errors.New("undo") // there is no such job
+			err := s.Update(b.Context(), func(tx *storage.Tx) error {
+				for b.Loop() {
+					page++
+					for i := range r.Fields {
+						r.Fields[i] = storage.FieldReading{Name: fmt.Sprint(i), Records: 1, Filled: (page*7 + i*3) % 11 % 2}
+					}
+					if _, err := tx.CountPage(r, p, nil); err != nil {
+						return err
+					}
+				}
+				return errUndo
+			})
+			if !errors.Is(err, errUndo) {
+				b.Fatal(err)
+			}
+		})
 	}
 }

@@ -39,11 +39,11 @@ type DriftPolicy struct {
 // Reading is what a page tells of how well it fits the rules that read it.
 type Reading struct {
 	Source     string
-	Version    int    // of the rules
-	Job        uint64 // whose page it is
-	Generation uint32 // of the attempt that read it
-	Records    int    // that it holds, those that were set aside among them; at least 1
-	Fields     []FieldReading
+	Version    int            // of the rules
+	Job        uint64         // whose page it is
+	Generation uint32         // of the attempt that read it
+	Records    int            // that it holds, those that were set aside among them; at least 1
+	Fields     []FieldReading // of the rules, in their order; at least one
 }
 
 // FieldReading is one field of a Reading. "" is the page as a whole.
@@ -152,47 +152,50 @@ func driftKey(source string, version int) []byte {
 func (tx *Tx) Drift(source string, version int) (*Drift, error) {
 	key := driftKey(source, version)
 	d, changed := tx.drifts[string(key)]
-	v := tx.get(bucketDrift, key)
-	switch {
-	case changed && d != nil:
+	if changed && !d.forgotten() {
 		return d, nil
-	case changed || v == nil:
+	}
+	v := tx.get(bucketDrift, key)
+	if changed || v == nil {
 		return nil, fmt.Errorf("drift of source %s, version %d: %w", source, version, ErrNotFound)
 	}
 	return decodeDrift(key, v)
 }
 
-// saveDrift changes a Drift, which nobody may touch again; nil: there is none any
-// more. It is written when the group commits, since each page moves it.
-func (tx *Tx) saveDrift(source string, version int, d *Drift) {
-	key := string(driftKey(source, version))
+// forgotten reports whether it stands for there being none any more: one that is there
+// has a field.
+func (d *Drift) forgotten() bool { return len(d.Fields) == 0 }
+
+// saveDrift changes a Drift, which nobody may touch again; it is written when the
+// group commits, since each page of the source moves it.
+func (tx *Tx) saveDrift(d *Drift) {
+	key := string(driftKey(d.Source, d.Version))
 	if tx.drifts == nil {
-		tx.drifts = map[string]*Drift{}
+		tx.drifts, tx.driftsBefore = map[string]*Drift{}, map[string]*Drift{}
 	}
-	was, there := tx.drifts[key]
-	tx.driftsBefore = append(tx.driftsBefore, func() {
-		if there {
-			tx.drifts[key] = was
-		} else {
-			delete(tx.drifts, key)
-		}
-	})
+	if _, again := tx.driftsBefore[key]; !again {
+		tx.driftsBefore[key] = tx.drifts[key]
+	}
 	tx.drifts[key] = d
 }
 
-// undoDrifts takes back what a failed step changed of drifts, newest first.
+// undoDrifts takes back what a failed step changed of drifts.
 func (tx *Tx) undoDrifts() {
-	for _, undo := range slices.Backward(tx.driftsBefore) {
-		undo()
+	for key, was := range tx.driftsBefore {
+		if was == nil {
+			delete(tx.drifts, key)
+		} else {
+			tx.drifts[key] = was
+		}
 	}
-	tx.driftsBefore = tx.driftsBefore[:0]
+	clear(tx.driftsBefore)
 }
 
 func (tx *Tx) flushDrifts() error {
 	for key, d := range tx.drifts {
 		var err error
 		switch {
-		case d != nil:
+		case !d.forgotten():
 			err = tx.put(bucketDrift, []byte(key), d.encode())
 		case tx.get(bucketDrift, []byte(key)) != nil:
 			err = tx.remove(bucketDrift, []byte(key))
@@ -267,6 +270,9 @@ func (tx *Tx) CountPage(r Reading, p DriftPolicy, sinks []Subscription) (news Dr
 		return news, err
 	}
 	d := before.next(&r)
+	if p.Failed == 0 {
+		d.Paused, d.PausedFor = noTime, "" // it did, under another config
+	}
 	began := d.count(r.page(tx.Now), p)
 	for _, i := range began {
 		news.Began = append(news.Began, d.drifted(i))
@@ -282,7 +288,7 @@ func (tx *Tx) CountPage(r Reading, p DriftPolicy, sinks []Subscription) (news Dr
 			return news, err
 		}
 	}
-	tx.saveDrift(r.Source, r.Version, d)
+	tx.saveDrift(d)
 	return news, nil
 }
 
@@ -325,7 +331,7 @@ func (tx *Tx) ForgetDrift(source string, version int) error {
 	if err != nil {
 		return err
 	}
-	tx.saveDrift(source, version, nil)
+	tx.saveDrift(&Drift{Source: source, Version: version})
 	if d.Paused.IsZero() {
 		return nil
 	}

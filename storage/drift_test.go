@@ -195,13 +195,15 @@ func stationary(r *rand.Rand, pages int) (began []int) {
 // TestDriftRecord: what is written reads as what it was.
 func TestDriftRecord(t *testing.T) {
 	d := oneField()
-	d.Source, d.Version, d.Paused, d.PausedFor = "shop", 3, time.Unix(99, 0).UTC(), "price"
+	d.Paused, d.PausedFor = time.Unix(99, 0).UTC(), "price"
 	pagesOf(d, usual, 4, in(120, Whole, notRead, 7)...)
 	for i := range d.Pages {
 		d.Pages[i].Time = d.Pages[i].Time.UTC()
 	}
-	got, err := decodeDrift(driftKey("shop", 3), d.encode())
-	if err != nil || !slices.Equal(got.encode(), d.encode()) || got.Source != "shop" || got.Version != 3 || len(got.Pages) != 50 {
-		t.Errorf("%+v, %v", got, err)
+	for source, version := range map[string]int{"shop": 3, "größe/2 ": 0x00010000, "\xff": 1<<31 - 1} {
+		got, err := decodeDrift(driftKey(source, version), d.encode())
+		if err != nil || !slices.Equal(got.encode(), d.encode()) || got.Source != source || got.Version != version || len(got.Pages) != 50 {
+			t.Errorf("%q, version %d: %+v, %v", source, version, got, err)
+		}
 	}
 }

@@ -81,7 +81,7 @@ func (t Tally) Share() Share {
 	return Share(t.Sum / uint64(t.Pages))
 }
 
-// mean is Share of 1, of at least one page.
+// mean is Share as a part of 1; not a number where there are no pages.
 func (t Tally) mean() float64 { return float64(t.Sum) / float64(t.Pages) / float64(Whole) }
 
 // apart is -ln of a bound of the chance that pages which are alike come in two halves
@@ -103,9 +103,10 @@ func (t Tally) far(p float64) float64 {
 	return float64(t.Pages) * (term(m, p) + term(1-m, 1-p))
 }
 
-// fell reports whether a share has lost that part of what it was, or more.
+// fell reports whether a share has lost that part of what it was, or more. Where there
+// was none there is none to lose.
 func (p DriftPolicy) fell(now, before float64) bool {
-	return now <= before*(1-float64(p.Fall)/float64(Whole))
+	return before > 0 && now <= before*(1-float64(p.Fall)/float64(Whole))
 }
 
 // back reports whether a field that had fallen has enough of its share again. It needs
@@ -118,18 +119,19 @@ func (p DriftPolicy) back(now, before Share) bool {
 // fallen finds how many of the last pages came since a field fell, and what its share
 // was before; 0: it did not. Of several answers it takes the one that chance
 // explains least, which begins with a page that lacks the field.
-func (p DriftPolicy) fallen(past Tally, last []sample) (run int, share Share) {
-	before, since, most := past, Tally{}, -math.Log(chance)
-	for _, s := range last {
-		since.add(s)
+func (d *Drift) fallen(field int, p DriftPolicy) (run int, share Share) {
+	before, since, most := d.Fields[field].Past, Tally{}, -math.Log(chance)
+	for i := range d.Pages {
+		since.add(d.Pages[i].sample(field))
 	}
-	for i, s := range last {
+	for i := range d.Pages {
+		s := d.Pages[i].sample(field)
 		if s.records == 0 {
 			continue
 		}
 		if before.Records >= uint64(p.Min) && p.fell(since.mean(), before.mean()) {
 			if far := apart(before, since); far > most {
-				run, share, most = len(last)-i, before.Share(), far
+				run, share, most = len(d.Pages)-i, before.Share(), far
 			}
 		}
 		before.add(s)
@@ -157,7 +159,7 @@ func (d *Drift) count(page DriftPage, p DriftPolicy) (began []int) {
 			f.Run, f.Since, f.Before = 0, noTime, 0
 		case f.Run > 0 || page.Shares[i] == Whole: // the last of the pages that show a fall lacks the field
 		default:
-			if f.Run, f.Before = p.fallen(f.Past, d.samples(i)); f.Run > 0 {
+			if f.Run, f.Before = d.fallen(i, p); f.Run > 0 {
 				f.Since = d.Pages[len(d.Pages)-f.Run].Time
 				began = append(began, i)
 			}
@@ -177,14 +179,6 @@ func (d *Drift) forgetOldest() {
 		f.Run = min(f.Run, len(d.Pages)-1)
 	}
 	d.Pages = d.Pages[1:]
-}
-
-func (d *Drift) samples(field int) []sample {
-	list := make([]sample, len(d.Pages))
-	for i := range d.Pages {
-		list[i] = d.Pages[i].sample(field)
-	}
-	return list
 }
 
 // pausing is the first field for which the source has to pause; -1: there is none, or

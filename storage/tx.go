@@ -25,8 +25,8 @@ type Tx struct {
 	runs       map[uint64]Run // changed by the group
 	runsBefore map[uint64]Run // those changed by this step, when it began; zero: not in runs
 
-	drifts       map[string]*Drift // changed by the group, by key; nil: there is none any more
-	driftsBefore []func()          // take back what this step changed of them
+	drifts       map[string]*Drift // changed by the group, by key
+	driftsBefore map[string]*Drift // those changed by this step, when it began; nil: not in drifts
 
 	undo     []change        // what this step wrote, for its rollback
 	deltas   []delta         // counters this step moved
@@ -134,7 +134,7 @@ func (tx *Tx) remove(id bucket, key []byte) error {
 func (tx *Tx) keep() {
 	tx.idsBefore = tx.ids
 	clear(tx.runsBefore)
-	tx.driftsBefore = tx.driftsBefore[:0]
+	clear(tx.driftsBefore)
 	tx.undo = tx.undo[:0]
 	for _, d := range tx.deltas {
 		if tx.totals == nil {

@@ -397,8 +397,8 @@ func heldText(s engine.Summary) error {
 
 // heldHint is what to do about them.
 func heldHint(s engine.Summary) string {
-	for _, name := range slices.Sorted(maps.Keys(s.Drifted)) {
-		return engine.DriftAdvice(name)
+	if drifted := slices.Sorted(maps.Keys(s.Drifted)); len(drifted) > 0 {
+		return engine.DriftAdvice(drifted[0])
 	}
 	return "run it again when that is over: what waits has burnt no attempt"
 }
