@@ -20,7 +20,8 @@ func (g group) candidates() []candidate {
 	}
 	list = slices.Concat(list, g.microdata(), g.links(), g.titles())
 	for _, c := range vocabulary {
-		list = append(list, g.worded(c)...)
+		found := c.worded(g.members[:minRows]...)
+		list = slices.Concat(list, found[byData], found[byClass]) // an id is of one row alone
 	}
 	return sortByName(append(list,
 		candidate{name: titleField, rule: parser.Rule{CSS: "a[title]"}, attr: "title"},
@@ -29,7 +30,7 @@ func (g group) candidates() []candidate {
 		candidate{name: "published", kind: when, rule: parser.Rule{CSS: "time"}, attr: "datetime"},
 		candidate{name: "image", kind: link, rule: parser.Rule{CSS: "img[data-src]"}, attr: "data-src"},
 		candidate{name: "image", kind: link, rule: parser.Rule{CSS: "img"}, attr: "src"},
-		candidate{name: "description", rule: parser.Rule{CSS: "p"}, written: true},
+		candidate{name: "description", rule: parser.Rule{CSS: "p"}},
 	))
 }
 
@@ -74,22 +75,9 @@ func (g group) microdata() []candidate {
 	}
 	list := []candidate{{name: "url", kind: link, rule: parser.Rule{Microdata: "url", Schema: schema}, written: true}}
 	for _, c := range vocabulary {
-		list = append(list, c.structured(about{microdata: schema})...)
+		list = append(list, c.microdata(schema)...)
 	}
-	return slices.DeleteFunc(list, func(c candidate) bool { return c.rule.Meta != "" })
-}
-
-// worded are the elements of the first rows that have a word for a concept.
-func (g group) worded(c concept) []candidate {
-	var levels [3][]candidate
-	for _, row := range g.members[:min(len(g.members), minRows)] {
-		for n := range elements(row) {
-			if len(c.words) > 0 && !notRead(n.Data) {
-				c.addWorded(n, &levels)
-			}
-		}
-	}
-	return slices.Concat(levels[1], levels[2]) // an id is of one row alone
+	return list
 }
 
 // ids are the attributes of all rows in which each has another value: data
@@ -115,13 +103,9 @@ func (g group) ids() []string {
 // columns are the cells of a table's row: by the headers that the table has,
 // else by where they stand.
 func (g group) columns() []candidate {
-	table := g.members[0]
-	for table.Parent != nil && table.Data != "table" {
-		table = table.Parent
-	}
 	var list []candidate
 	names := map[string]bool{"": true, "url": true, "id": true}
-	for n := range elements(table) {
+	for n := range elements(closest(g.members[0], "table")) {
 		header := textOf(n, 2*maxHeader)
 		if name := fieldName(header); n.Data == "th" && len(header) <= maxHeader && !names[name] {
 			names[name] = true

@@ -25,12 +25,12 @@ const (
 
 // candidate is one place where the value of a field may stand.
 type candidate struct {
-	name    string // of the field
-	kind    kind
-	rule    parser.Rule
-	attr    string
-	written bool // by a standard, which has "." before a fraction
-	sure    bool // of data that the page is made of: a page without it is another page
+	name     string // of the field
+	kind     kind
+	rule     parser.Rule
+	attr     string
+	written  bool // by a standard, which has "." before a fraction
+	required bool // of data that the page is made of: a page without it is another page
 }
 
 // reading says how texts are read: what the page says of its language and money.

@@ -1,47 +1,46 @@
 package scaffold
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/andybalholm/cascadia"
 	"golang.org/x/net/html"
 
 	"semel/parser"
 )
 
 const (
-	maxGroups   = 5    // that are tried, those with most text
-	minRowText  = 10   // bytes of text that a row has, in the mean: more than a menu's entry
-	maxRowText  = 300  // bytes that count of one row for evenShare, and for which group has most
-	listedShare = 0.4  // of the page's text that its rows must have, or the page is about something else
-	evenShare   = 0.25 // the same, of what counts: a listing has many rows, not one that is all
+	maxGroups   = 5   // that are tried, those with most text
+	minRowText  = 10  // bytes of text that a row has, in the mean: more than a menu's entry
+	maxRowText  = 400 // bytes that count of one row: a listing has many rows, not one that is all
+	rowShare    = 0.8 // of the elements of one kind that must be rows: a heading or an advertisement may stand between them
+	listedShare = 0.4 // of the page's text that its rows must have, or the page is about something else
+	proseShare  = 0.5 // of the rows' text that paragraphs beside them may have, or the page is an article
 )
 
-// group is elements of one kind below one parent.
+// group is the elements of one kind below one parent.
 type group struct {
 	kind    string // as kindsOf says
 	tag     string
-	members []*html.Node
-	text    int // bytes, of each up to maxRowText
+	members []*html.Node // that may be rows
+	others  int          // that may not
+	text    int          // bytes, of each member up to maxRowText
+	prose   int          // bytes
 }
 
-// elementRows proposes elements as rows: those of the group whose rows have most
-// fields and text.
+// elementRows proposes elements as rows: the members of each group, those of
+// groups with most text first.
 func (p *page) elementRows() []proposed {
 	if p.root == nil {
 		return nil
 	}
-	var best []proposed
-	most := 0
+	var list []proposed
 	for _, g := range p.groups() {
-		found, ok := p.rowsOf(g)
-		if weight := len(found.spec.Fields) * g.text; ok && weight > most {
-			best, most = []proposed{found}, weight
+		if found, ok := p.rowsOf(g); ok {
+			list = append(list, found)
 		}
 	}
-	return best
+	return list
 }
 
 // rowsOf proposes a group's members as rows, by the first selector that gives
@@ -56,16 +55,16 @@ func (p *page) rowsOf(g group) (proposed, bool) {
 	return proposed{}, false
 }
 
-// groups are the page's candidates for rows, those with most text first.
+// groups are those that the page may list, those with most text first.
 func (p *page) groups() []group {
 	var list []group
-	content := textBytes(p.root)
+	whole := contentOf(p.root)
 	for n := range elements(p.root) {
-		if inFrame(n) {
+		if inBoilerplate(n) {
 			continue
 		}
 		for _, g := range groupsBelow(n) {
-			if len(g.members) >= minRows && float64(g.text) >= evenShare*float64(content) && float64(g.textBytes()) >= listedShare*float64(content) {
+			if g.listed(whole) {
 				list = append(list, g)
 			}
 		}
@@ -74,180 +73,63 @@ func (p *page) groups() []group {
 	return list[:min(len(list), maxGroups)]
 }
 
-// frameTags are of what stands around the content, frameWords are of its ids
-// and classes.
-var (
-	frameTags  = strings.Fields("nav header footer aside select head svg")
-	frameWords = strings.Fields("nav navbar navigation menu footer sidebar breadcrumb crumbs pagination pager related recommended recent similar social cookie consent comment comments")
-)
-
-// textBytes is how much text the group's rows have.
-func (g group) textBytes() int {
-	count := 0
-	for _, n := range g.members {
-		count += textBytes(n)
-	}
-	return count
-}
-
-// inFrame reports whether an element is of what stands around the content.
-func inFrame(n *html.Node) bool {
-	for ; n != nil; n = n.Parent {
-		if isFrame(n) {
-			return true
-		}
-	}
-	return false
-}
-
-// textBytes is how much text there is below n, without what stands around the
-// content.
-func textBytes(n *html.Node) int {
-	count := 0
-	for c := range n.ChildNodes() {
-		switch {
-		case c.Type == html.TextNode:
-			count += len(strings.TrimSpace(c.Data))
-		case c.Type == html.ElementNode && !notRead(c.Data) && !isFrame(c):
-			count += textBytes(c)
-		}
-	}
-	return count
-}
-
-// isFrame reports whether an element has the tag or the name of what stands
-// around content. One with the page's heading in it has its name by what else it
-// holds.
-func isFrame(n *html.Node) bool {
-	if slices.Contains(frameTags, n.Data) {
-		return true
-	}
-	words := wordsOf(attr(n, "id") + " " + attr(n, "class") + " " + attr(n, "role"))
-	named := slices.ContainsFunc(words, func(word string) bool {
-		return slices.ContainsFunc(frameWords, func(end string) bool { return strings.HasSuffix(word, end) }) // as mainnav
-	})
-	return named && n.Data != "body" && n.Data != "html" && !hasElement(n, "h1") && !hasElement(n, "main")
-}
-
-// groupsBelow are the children of an element that may be rows, in page order: by
-// their tag, and by that and their first class. Where a part of those of a kind
-// has neither text nor link, none are.
+// groupsBelow are an element's children in groups, in page order. Paragraphs,
+// and links in them, are prose.
 func groupsBelow(n *html.Node) []group {
 	var list []group
-	all := map[string]int{}
 	for c := range n.ChildNodes() {
 		if c.Type != html.ElementNode || notRead(c.Data) || c.Data == "p" || c.Data == "a" && n.Data == "p" {
 			continue
 		}
-		text := len(textOf(c, maxRowText))
 		for _, kind := range kindsOf(c) {
-			all[kind]++
-			if isRow(c, text) {
-				list = addRow(list, kind, c, text)
+			i := slices.IndexFunc(list, func(g group) bool { return g.kind == kind })
+			if i < 0 {
+				i = len(list)
+				list = append(list, group{kind: kind, tag: c.Data})
 			}
+			list[i].add(c)
 		}
 	}
-	return slices.DeleteFunc(list, func(g group) bool {
-		return 5*len(g.members) < 4*all[g.kind] || g.tag != "tr" && g.text < minRowText*len(g.members)
-	})
+	return list
 }
 
-// kindsOf are the kinds of group that an element is of.
+// kindsOf are the kinds of group that an element is of: by its tag, and by that
+// and its first class.
 func kindsOf(n *html.Node) []string {
-	for class := range strings.FieldsSeq(attr(n, "class")) {
-		return []string{n.Data, n.Data + "." + class}
+	kinds := []string{n.Data}
+	if classes := strings.Fields(attr(n, "class")); len(classes) > 0 {
+		kinds = append(kinds, n.Data+"."+classes[0])
 	}
-	return []string{n.Data}
+	return kinds
 }
 
-// addRow adds a row to the group of its kind.
-func addRow(list []group, kind string, row *html.Node, text int) []group {
-	i := slices.IndexFunc(list, func(g group) bool { return g.kind == kind })
-	if i < 0 {
-		i = len(list)
-		list = append(list, group{kind: kind, tag: row.Data})
+// add adds an element of the group's kind.
+func (g *group) add(n *html.Node) {
+	if !isRow(n) {
+		g.others++
+		return
 	}
-	list[i].members = append(list[i].members, row)
-	list[i].text += min(text, maxRowText)
-	return list
+	own := contentOf(n)
+	g.members = append(g.members, n)
+	g.text += min(own.all, maxRowText)
+	g.prose += own.prose
 }
 
-// isRow reports whether an element has what a row needs: a link and some text,
+// isRow reports whether an element has what a row needs: some text, and a link
 // or cells.
-func isRow(n *html.Node, text int) bool {
+func isRow(n *html.Node) bool {
+	part := "a"
 	if n.Data == "tr" {
-		return hasElement(n, "td") && text > 0
+		part = "td"
 	}
-	return text > 0 && (n.Data == "a" || hasElement(n, "a"))
+	return (n.Data == part || hasElement(n, part)) && !isBoilerplate(n) && contentOf(n).all > 0
 }
 
-// selectors are CSS selectors that find the rows, those that will outlive a new
-// design first.
-func (g group) selectors(root *html.Node) []string {
-	var list []string
-	parent := g.members[0].Parent
-	own := g.tag
-	if g.tag == "tr" {
-		own = "tr:has(td)"
-		for parent.Data != "table" && parent.Parent != nil {
-			parent = parent.Parent
-		}
-	}
-	if schema := typeOf(attr(g.members[0], "itemtype")); identifier.MatchString(schema) {
-		list = append(list, g.tag+`[itemtype$="/`+schema+`"]`)
-	}
-	for _, a := range g.members[0].Attr {
-		if strings.HasPrefix(a.Key, "data-") && identifier.MatchString(a.Key) {
-			list = append(list, g.tag+"["+a.Key+"]")
-		}
-	}
-	above := names(parent)
-	for _, name := range above {
-		list = append(list, parent.Data+name+" > "+own, parent.Data+name+" "+own)
-	}
-	for class := range strings.FieldsSeq(attr(g.members[0], "class")) {
-		if stable(class) {
-			list = append(list, g.tag+"."+class)
-		}
-	}
-	for n := parent.Parent; n != nil; n = n.Parent {
-		for _, name := range names(n) {
-			list = append(list, fmt.Sprintf("%s%s %s > %s", n.Data, name, parent.Data, own))
-		}
-	}
-	list = append(list, parent.Data+" > "+own, parent.Data+" "+own)
-	return slices.DeleteFunc(list, func(css string) bool { return !g.foundBy(css, root) })
-}
-
-// names are an element's id and classes as parts of selectors.
-func names(n *html.Node) []string {
-	var list []string
-	if id := attr(n, "id"); stable(id) {
-		list = append(list, "#"+id)
-	}
-	for class := range strings.FieldsSeq(attr(n, "class")) {
-		if stable(class) {
-			list = append(list, "."+class)
-		}
-	}
-	return list
-}
-
-// foundBy reports whether a selector finds all rows, and nothing that is none.
-func (g group) foundBy(css string, root *html.Node) bool {
-	sel, err := cascadia.Parse(css)
-	if err != nil {
-		return false
-	}
-	members := make(map[*html.Node]bool, len(g.members))
-	for _, n := range g.members {
-		members[n] = true
-	}
-	found := cascadia.QueryAll(root, sel)
-	for _, n := range found {
-		if !members[n] && (n.Parent == g.members[0].Parent || !isRow(n, len(textOf(n, maxRowText))) || inFrame(n)) {
-			return false
-		}
-	}
-	return len(found) >= len(g.members) && !slices.ContainsFunc(g.members, func(n *html.Node) bool { return !sel.Match(n) })
+// listed reports whether a group has so much of a page that it may be what the
+// page lists.
+func (g *group) listed(whole content) bool {
+	rows, text := float64(len(g.members)), float64(g.text)
+	return rows >= minRows && rows >= rowShare*(rows+float64(g.others)) &&
+		(g.tag == "tr" || text >= minRowText*rows) &&
+		text >= listedShare*float64(whole.all) && float64(whole.prose-g.prose) <= proseShare*text
 }

@@ -9,10 +9,9 @@ import (
 	"semel/parser"
 )
 
-const (
-	minRows     = 5   // fewer of a kind are no listing
-	filledShare = 0.5 // of the rows that must have a field's value
-)
+// minRows is how many of a kind are a listing. Fewer are what stands beside one
+// thing.
+const minRows = 5
 
 // pageTitle is what a listing calls itself, beside the fields of its rows.
 var pageTitle = candidate{name: "page_title", rule: parser.Rule{Meta: "og:title"}}
@@ -23,7 +22,7 @@ var pageTitle = candidate{name: "page_title", rule: parser.Rule{Meta: "og:title"
 // apart.
 func (p *page) listing() (proposed, bool) {
 	var best proposed
-	for _, found := range slices.Concat(p.linkedRows(), p.keyedRows(), p.elementRows()) {
+	for _, found := range slices.Concat(p.jsonldRows(), p.objectRows(), p.elementRows()) {
 		if len(found.spec.Fields) > len(best.spec.Fields) {
 			best = found
 		}
@@ -35,7 +34,7 @@ func (p *page) listing() (proposed, bool) {
 		return best, true
 	}
 	best.spec.Fields = append(best.spec.Fields, pageTitle.field(parser.Field{}))
-	return p.complete(best.spec, filledShare)
+	return p.complete(best.spec)
 }
 
 // shared are fields that are alike for many things, or other ones tomorrow: not
@@ -59,7 +58,7 @@ func (p *page) rows(rule parser.Rule, list []candidate, least int) (proposed, bo
 		}
 		spec.Fields = p.choose(list, texts)
 		spec.Key = "{" + c.name + "}"
-		if out, ok := p.complete(spec, filledShare); ok && len(out.spec.Fields) > 1 && out.records >= least {
+		if out, ok := p.complete(spec); ok && len(out.spec.Fields) > 1 && out.records >= least {
 			return out, true
 		}
 	}

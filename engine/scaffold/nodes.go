@@ -31,6 +31,13 @@ func hasElement(root *html.Node, tag string) bool {
 	return false
 }
 
+// closest is the innermost element with a tag around n, nil where there is none.
+func closest(n *html.Node, tag string) *html.Node {
+	for n = n.Parent; n != nil && n.Data != tag; n = n.Parent {
+	}
+	return n
+}
+
 // attr is an attribute's value, "" where there is none.
 func attr(n *html.Node, name string) string {
 	for _, a := range n.Attr {

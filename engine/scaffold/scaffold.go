@@ -2,6 +2,14 @@
 // looks for what the page says of itself, and proposes the fields that say it
 // again on the next page.
 //
+// A vocabulary of some twenty concepts, such as the price, has for each of them
+// the places where pages have it: in JSON-LD, microdata and <meta>, in the page's
+// own JSON, in elements. Each place is a candidate, which the parser reads as
+// text; the first text of a concept that can be read as its kind makes the field.
+// A page that is not about one thing may list many: what repeats in its JSON-LD,
+// its own JSON or its elements is proposed as rows, whose fields are found alike.
+// Of several such lists the one with most fields is taken.
+//
 // It answers for which fields there are, their selectors and types, and the
 // text of the config. It leaves to others where the page comes from and where
 // the config goes.

@@ -194,7 +194,7 @@ func each(format string) string {
 		if i > 0 && strings.HasPrefix(format, "{") {
 			b.WriteByte(',')
 		}
-		b.WriteString(strings.NewReplacer("$N", strconv.Itoa(i+1), "$NAME", name, "$PRICE", strconv.Itoa(10+i)+".50").Replace(strings.ReplaceAll(format, "$NAME", name)))
+		b.WriteString(strings.NewReplacer("$NAME", name, "$N", strconv.Itoa(i+1), "$PRICE", strconv.Itoa(10+i)+".50").Replace(format))
 	}
 	return b.String()
 }
@@ -267,8 +267,11 @@ func TestRows(t *testing.T) {
 	more := each(`<div><a href="/p/$N">$NAME</a></div>`)
 	for name, page := range map[string]string{
 		"one thing":             "<h1>Kettle</h1><p>There is one of it.</p>",
-		"one thing and more":    "<h1>Kettle</h1><p>" + strings.Repeat("A kettle as ever was. ", 6) + "</p><div>" + more + "</div>",
-		"one thing in a frame":  "<div><div><a>top</a> of it</div>" + more + "<div><h1>Kettle</h1><p>" + strings.Repeat("A kettle <a>as</a> ever was. ", 90) + "</p></div></div>",
+		"one thing and more":    "<h1>Kettle</h1><p>" + strings.Repeat("A kettle as ever was. ", 4) + "</p><div class=shelf>" + more + "</div>",
+		"one thing in no <p>":   "<h1>Kettle</h1><div>" + strings.Repeat("A kettle as ever was. ", 8) + "</div><div class=shelf>" + more + "</div>",
+		"one thing in a frame":  "<div class=page><div><a>top</a> of it</div>" + more + "<div><h1>Kettle</h1><p>" + strings.Repeat("A kettle <a>as</a> ever was. ", 90) + "</p></div></div>",
+		"one thing of many":     "<h1>Kettle</h1>" + `<meta property="og:type" content="product"><ul class="shelf">` + each(`<li><a href="/p/$N">$NAME</a></li>`) + "</ul>",
+		"one thing and menus":   "<h1>Kettle</h1><ul class=shelf>" + each(`<li><a href="/p/$N">Page $N</a></li>`) + "</ul>",
 		"what others say of it": `<h1>Kettle</h1><ul>` + each(`<li><b itemprop="author">$NAME</b> wrote <a href="/login">this</a></li>`) + "</ul>",
 	} {
 		if p, _ := propose(t, html(around(page))); p.Spec.Rows != nil {

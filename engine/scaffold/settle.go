@@ -57,9 +57,12 @@ func faultyField(err error) string {
 	return ""
 }
 
-// complete settles a Spec for good: fields that fewer than a share of the
-// records have a value of are gone. It is false where no field is left.
-func (p *page) complete(spec parser.Spec, share float64) (proposed, bool) {
+// filledShare of the records must have a field's value.
+const filledShare = 0.5
+
+// complete settles a Spec for good: fields of which too few records have a value
+// are gone. It is false where no field is left.
+func (p *page) complete(spec parser.Spec) (proposed, bool) {
 	spec, records, ok := p.settle(spec)
 	if !ok {
 		return proposed{}, false
@@ -69,7 +72,7 @@ func (p *page) complete(spec parser.Spec, share float64) (proposed, bool) {
 	for _, f := range spec.Fields {
 		v := valueOf(f.Name, records)
 		keyed := spec.Key == "{"+f.Name+"}"
-		if !keyed && (v.JSON == nil || float64(v.Rows) < share*float64(len(records))) {
+		if !keyed && (v.JSON == nil || float64(v.Rows) < filledShare*float64(len(records))) {
 			continue
 		}
 		if spec.Rows == nil {

@@ -10,7 +10,7 @@ import (
 
 // about is what a page says that it is about.
 type about struct {
-	linked    string // type of schema.org of its JSON-LD, "": none of those that are known
+	jsonld    string // type of schema.org of its JSON-LD, "": none of those that are known
 	microdata string // the same of its microdata
 	item      bool   // it is about one thing
 }
@@ -20,7 +20,7 @@ func (p *page) single() proposed {
 	about := p.about()
 	list := p.candidates(about)
 	texts, _ := p.texts(list, parser.Spec{})
-	out, _ := p.complete(parser.Spec{Version: 1, Fields: p.choose(list, texts)}, 0)
+	out, _ := p.complete(parser.Spec{Version: 1, Fields: p.choose(list, texts)})
 	out.item = about.item
 	return out
 }
@@ -34,15 +34,15 @@ func (p *page) about() about {
 	}
 	texts, _ := p.texts(list, parser.Spec{})
 	var a about
-	counts := p.linkedCounts()
+	counts := p.jsonldCounts()
 	for i, t := range types {
-		if texts[i+1] != "" && counts[t] < manyItems {
-			a.linked = t
+		if texts[i+1] != "" && counts[t] < minRows {
+			a.jsonld = t
 			break
 		}
 	}
 	a.microdata = p.microdataType(types)
-	a.item = slices.Contains(itemTypes, a.linked) || slices.Contains(itemTypes, a.microdata) || isItem(texts[0])
+	a.item = slices.Contains(itemTypes, a.jsonld) || slices.Contains(itemTypes, a.microdata) || isItem(texts[0])
 	return a
 }
 
@@ -52,9 +52,6 @@ func isItem(ogType string) bool {
 	return slices.Contains([]string{"article", "product", "video", "book", "music", "profile", "event", "recipe"}, kind)
 }
 
-// manyItems is how many items of one type make a listing of them.
-const manyItems = 5
-
 // microdataType is the type of the page's microdata, "" where there is none of
 // types, or so many items that the page is a listing of them.
 func (p *page) microdataType(types []string) string {
@@ -63,7 +60,7 @@ func (p *page) microdataType(types []string) string {
 		counts[typeOf(attr(n, "itemtype"))]++
 	}
 	for _, t := range types {
-		if n := counts[t]; n > 0 && n < manyItems {
+		if n := counts[t]; n > 0 && n < minRows {
 			return t
 		}
 	}
@@ -82,7 +79,7 @@ func typeOf(itemtype string) string {
 // candidates are the places to look at, those of one field behind each other,
 // the stable ones first.
 func (p *page) candidates(about about) []candidate {
-	state, worded := p.state(), p.worded()
+	state := p.state()
 	var list []candidate
 	add := func(concepts []concept) {
 		for _, c := range concepts {
@@ -94,14 +91,15 @@ func (p *page) candidates(about about) []candidate {
 			for _, f := range c.places {
 				list = append(list, candidate{name: c.name, kind: c.kind, rule: f.Rule, attr: f.Attr})
 			}
-			list = append(list, worded[c.name]...)
+			found := c.worded(p.root)
+			list = slices.Concat(list, found[byID], found[byData], found[byClass])
 		}
 	}
 	add(vocabulary)
 	list = append(list, p.headed()...)
 	add(framework)
 	for i, c := range list {
-		list[i].sure = c.name == titleField && c.rule.CSS != "title" // which block pages have as well
+		list[i].required = c.name == titleField && c.rule.CSS != "title" // which block pages have as well
 	}
 	return list
 }
@@ -109,33 +107,41 @@ func (p *page) candidates(about about) []candidate {
 // structured are the places of a concept in what a page says for machines.
 func (c concept) structured(about about) []candidate {
 	var list []candidate
-	add := func(rule parser.Rule) {
-		list = append(list, candidate{name: c.name, kind: c.kind, rule: rule, written: true})
-	}
-	for _, path := range c.schema {
-		if about.linked != "" {
-			add(parser.Rule{JSONLD: path, Schema: about.linked})
+	if about.jsonld != "" {
+		for _, path := range c.schema {
+			list = append(list, c.written(parser.Rule{JSONLD: path, Schema: about.jsonld}))
 		}
 	}
-	for _, path := range c.schema {
-		if about.microdata != "" {
-			add(parser.Rule{Microdata: path, Schema: about.microdata})
-		}
+	if about.microdata != "" {
+		list = append(list, c.microdata(about.microdata)...)
 	}
 	for _, name := range c.meta {
-		add(parser.Rule{Meta: name})
+		list = append(list, c.written(parser.Rule{Meta: name}))
 	}
 	return list
 }
 
-// isCurrency is the form of a currency's code.
-var isCurrency = regexp.MustCompile(`^[A-Z]{3}$`)
+// microdata are the places of a concept in an item of a type.
+func (c concept) microdata(schema string) []candidate {
+	var list []candidate
+	for _, path := range c.schema {
+		list = append(list, c.written(parser.Rule{Microdata: path, Schema: schema}))
+	}
+	return list
+}
+
+func (c concept) written(rule parser.Rule) candidate {
+	return candidate{name: c.name, kind: c.kind, rule: rule, written: true}
+}
+
+// currencyCode is the form of a currency's code.
+var currencyCode = regexp.MustCompile(`^[A-Z]{3}$`)
 
 // choose makes fields of the best candidate of each name.
 func (p *page) choose(list []candidate, texts []string) []parser.Field {
 	r := reading{lang: p.lang}
 	for i, c := range list {
-		if c.name == currencyField && r.currency == "" && isCurrency.MatchString(texts[i]) {
+		if c.name == currencyField && r.currency == "" && currencyCode.MatchString(texts[i]) {
 			r.currency = texts[i]
 		}
 	}
@@ -175,6 +181,6 @@ func (r reading) best(list []candidate, texts []string) (parser.Field, bool) {
 
 // field completes a way to read with where the value stands.
 func (c candidate) field(f parser.Field) parser.Field {
-	f.Name, f.Rule, f.Attr, f.Required = c.name, c.rule, c.attr, c.sure
+	f.Name, f.Rule, f.Attr, f.Required = c.name, c.rule, c.attr, c.required
 	return f
 }

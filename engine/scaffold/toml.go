@@ -92,27 +92,27 @@ func (o *Proposal) writeFields(b *strings.Builder) {
 	}
 }
 
+// bareKey is a key of TOML that needs no quotes.
+var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
 // bareOrQuoted is a key of TOML.
 func bareOrQuoted(name string) string {
-	if regexp.MustCompile(`^[A-Za-z0-9_-]+$`).MatchString(name) {
+	if bareKey.MatchString(name) {
 		return name
 	}
 	return quote(name)
 }
 
-// ruleSettings are the settings of a rule, as "css = …".
+// ruleSettings are the settings of a rule that this package makes use of, as
+// "css = …".
 func ruleSettings(r parser.Rule) []string {
-	settings := textSettings([]setting{
+	return textSettings([]setting{
 		{"css", r.CSS}, {"regex", r.Regex}, {"json", r.JSON}, {"jsonld", r.JSONLD}, {"microdata", r.Microdata},
 		{"schema", r.Schema}, {"table", r.Table}, {"meta", r.Meta},
 	})
-	if text, ok := r.Const.(string); ok {
-		settings = append(settings, "const = "+quote(text))
-	}
-	return settings
 }
 
-// fieldSettings are the settings of a field that this package makes use of.
+// fieldSettings are the same of a field.
 func fieldSettings(f parser.Field) []string {
 	settings := slices.Concat(ruleSettings(f.Rule), textSettings([]setting{
 		{"attr", f.Attr}, {"type", f.Type}, {"currency", f.Currency}, {"locale", f.Locale}, {"decimal", f.Decimal},

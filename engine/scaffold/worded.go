@@ -2,7 +2,6 @@ package scaffold
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -17,72 +16,63 @@ const (
 	maxWordedText = 100 // bytes of text of an element that is one value
 )
 
-// identifier is a name that stands in a CSS selector as it is.
-var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
-
-// generated finds ids and classes that a program made up: the next page has
-// others.
-var generated = regexp.MustCompile(`[0-9]{3}|[a-z][0-9][a-z]|[0-9][a-z][0-9]`)
-
 // others are words beside that of a concept which say that it is not the page's
 // own: a former price, the date of a comment.
 var others = strings.Fields("old was strike regular compare list filter range comment comments related update label currency range unit per")
 
-// worded finds elements whose ids, data attributes and classes have a word for a
-// concept: of its field, ids before data attributes before classes.
-func (p *page) worded() map[string][]candidate {
-	found := map[string]*[3][]candidate{}
-	for n := range elements(p.root) {
-		if notRead(n.Data) || n.Data == "html" || n.Data == "body" || n.Data == "head" {
-			continue
-		}
-		for _, c := range vocabulary {
-			if len(c.words) == 0 {
-				continue
+// levels are candidates by the attribute that has the word, the stable ones
+// first.
+type levels [3][]candidate
+
+const (
+	byID = iota
+	byData
+	byClass
+)
+
+// worded are the elements below some whose ids, data attributes and classes
+// have a word for a concept.
+func (c concept) worded(roots ...*html.Node) levels {
+	var found levels
+	if len(c.words) == 0 {
+		return found
+	}
+	for _, root := range roots {
+		for n := range elements(root) {
+			if !notRead(n.Data) && n.Data != "html" && n.Data != "body" && n.Data != "head" {
+				c.addWorded(n, &found)
 			}
-			if found[c.name] == nil {
-				found[c.name] = &[3][]candidate{}
-			}
-			c.addWorded(n, found[c.name])
 		}
 	}
-	list := map[string][]candidate{}
-	for name, levels := range found {
-		list[name] = slices.Concat(levels[0], levels[1], levels[2])
-	}
-	return list
+	return found
 }
 
 // addWorded adds an element where its attributes name the concept.
-func (c concept) addWorded(n *html.Node, levels *[3][]candidate) {
+func (c concept) addWorded(n *html.Node, found *levels) {
 	add := func(level int, selector, attribute string) {
-		if len(levels[level]) < maxWorded {
-			levels[level] = append(levels[level], candidate{name: c.name, kind: c.kind, rule: parser.Rule{CSS: selector}, attr: attribute})
+		if len(found[level]) < maxWorded {
+			found[level] = append(found[level], candidate{name: c.name, kind: c.kind, rule: parser.Rule{CSS: selector}, attr: attribute})
 		}
 	}
 	short := func() bool { text := textOf(n, 2*maxWordedText); return text != "" && len(text) <= maxWordedText }
 	for _, a := range n.Attr {
 		switch {
 		case strings.HasPrefix(a.Key, "data-") && identifier.MatchString(a.Key) && c.named(a.Key) && a.Val != "" && len(a.Val) <= maxWordedText:
-			add(1, "["+a.Key+"]", a.Key)
+			add(byData, "["+a.Key+"]", a.Key)
 		case !c.named(a.Val):
 		case a.Key == "id" && stable(a.Val) && short():
-			add(0, "#"+a.Val, "")
+			add(byID, "#"+a.Val, "")
 		case strings.HasPrefix(a.Key, "data-") && identifier.MatchString(a.Key) && stable(a.Val) && short():
-			add(1, fmt.Sprintf(`[%s="%s"]`, a.Key, a.Val), "")
+			add(byData, fmt.Sprintf(`[%s="%s"]`, a.Key, a.Val), "")
 		case a.Key == "class":
 			for class := range strings.FieldsSeq(a.Val) {
 				if c.named(class) && stable(class) && short() {
-					add(2, n.Data+"."+class, "")
+					add(byClass, n.Data+"."+class, "")
 				}
 			}
 		}
 	}
 }
-
-// stable reports whether a name in the page's code can stand in a selector, and
-// will be there on the next page.
-func stable(name string) bool { return identifier.MatchString(name) && !generated.MatchString(name) }
 
 // named reports whether a name such as "product-priceValue" is of the concept.
 func (c concept) named(text string) bool {

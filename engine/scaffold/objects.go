@@ -9,9 +9,9 @@ import (
 	"semel/parser"
 )
 
-// keyedRows proposes rows of lists of objects: of a page that is JSON any, else
+// objectRows proposes rows of lists of objects: of a page that is JSON any, else
 // of the page's own JSON those whose objects are like things a page is about.
-func (p *page) keyedRows() []proposed {
+func (p *page) objectRows() []proposed {
 	var list []proposed
 	for _, doc := range p.documents() {
 		at := objectList{}

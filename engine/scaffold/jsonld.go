@@ -16,32 +16,33 @@ var listPlaces = []parser.Rule{
 	{JSONLD: "mainEntity.itemListElement"},
 }
 
-// linkedRows proposes rows of what JSON-LD lists, and of things of one type that
+// jsonldRows proposes rows of what JSON-LD lists, and of things of one type that
 // stand in it side by side.
-func (p *page) linkedRows() []proposed {
+func (p *page) jsonldRows() []proposed {
 	var list []proposed
 	add := func(rule parser.Rule, places []candidate) {
 		if found, ok := p.rows(rule, places, minRows); ok {
 			list = append(list, found)
 		}
 	}
-	counts := p.linkedCounts()
+	counts := p.jsonldCounts()
+	if len(counts) == 0 {
+		return nil
+	}
 	for _, place := range listPlaces {
-		if len(counts) > 0 {
-			add(place, linkedPlaces(func(path string) []parser.Rule { return []parser.Rule{{JSONLD: path}} }))
-		}
+		add(place, jsonldCandidates(func(path string) []parser.Rule { return []parser.Rule{{JSONLD: path}} }))
 	}
 	for _, t := range itemTypes {
-		if counts[t] >= manyItems {
-			add(parser.Rule{CSS: `script[type="application/ld+json"]`, JSON: fmt.Sprintf(`.. | objects | select([."@type"] | flatten | index(%q))`, t)}, linkedPlaces(jqRules))
+		if counts[t] >= minRows {
+			add(parser.Rule{CSS: `script[type="application/ld+json"]`, JSON: fmt.Sprintf(`.. | objects | select([."@type"] | flatten | index(%q))`, t)}, jsonldCandidates(jqRules))
 		}
 	}
 	return list
 }
 
-// linkedPlaces are the properties of a thing, by the rules that read a path:
+// jsonldCandidates are the properties of a thing, by the rules that read a path:
 // first those that tell things apart.
-func linkedPlaces(rules func(path string) []parser.Rule) []candidate {
+func jsonldCandidates(rules func(path string) []parser.Rule) []candidate {
 	var list []candidate
 	add := func(name string, kind kind, path string) {
 		for _, rule := range rules(path) {
@@ -71,9 +72,9 @@ func jqRules(path string) []parser.Rule {
 	return []parser.Rule{of(join(".", first)), of(join(".", first) + "[0]")}
 }
 
-// linkedCounts are how many things of each type stand in the page's JSON-LD,
+// jsonldCounts are how many things of each type stand in the page's JSON-LD,
 // not within others.
-func (p *page) linkedCounts() map[string]int {
+func (p *page) jsonldCounts() map[string]int {
 	counts := map[string]int{}
 	for n := range elements(p.root) {
 		if n.Data == "script" && n.FirstChild != nil && strings.Contains(strings.ToLower(attr(n, "type")), "ld+json") {
