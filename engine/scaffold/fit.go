@@ -33,6 +33,10 @@ type candidate struct {
 	required bool // of data that the page is made of: a page without it is another page
 }
 
+// saysCurrency reports whether a candidate is no field of its own, but what
+// amounts are in. A column of a table that is called so is a field.
+func (c candidate) saysCurrency() bool { return c.name == currencyField && c.kind != unknown }
+
 // reading says how texts are read: what the page says of its language and money.
 type reading struct {
 	lang     string // as page.lang

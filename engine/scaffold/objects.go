@@ -65,7 +65,7 @@ func keyed(object map[string]any) []candidate {
 			list = append(list, candidate{name: name, kind: kind, written: true, rule: parser.Rule{JSON: join(".", strings.Split(key, ".")...)}})
 		}
 	}
-	for _, key := range []string{"id", "sku", "key", "slug"} {
+	for _, key := range []string{"id", "uuid", "sku", "key", "slug"} {
 		add(key, key, unknown)
 	}
 	add("url", "url", link)

@@ -65,6 +65,8 @@ type Proposal struct {
 type Value struct {
 	JSON json.RawMessage // nil: the field is there for want of a better one
 	Rows int             // that have it; 0 where there are no rows
+
+	varies bool // rows have others
 }
 
 // ErrNoText means that a page is nothing that rules read.
@@ -82,7 +84,7 @@ func Propose(in Page) (*Proposal, error) {
 		out.note("the address redirects: the page is at " + in.FinalURL)
 	}
 	if in.URL == "" && out.URL == Placeholder {
-		out.note("the page has no canonical link: put its address in the place of " + Placeholder)
+		out.note("the page does not say its address: put it in the place of " + Placeholder)
 	}
 	if p.unreadable != nil {
 		out.begin(p)

@@ -229,6 +229,7 @@ func TestRows(t *testing.T) {
 			`css = "li.item"`, "{url}", "url title image",
 		},
 		{"table", `<table id="t"><tr><th>Code</th><th>Name</th></tr>` + each(`<tr><td>c$N</td><td>$NAME</td></tr>`) + "</table>", `css = "table#t tr:has(td)"`, "{code}", "code name"},
+		{"table of currencies", `<table id="t"><tr><th>Currency</th><th>Rate</th></tr>` + each(`<tr><td>C$N</td><td>$PRICE</td></tr>`) + "</table>", `css = "table#t tr:has(td)"`, "{currency}", "currency rate"},
 		{"table without headers", `<table id="t">` + each(`<tr><td>c$N</td><td>$NAME</td></tr>`) + "</table>", `css = "table#t tr:has(td)"`, "{column_1}", "column_1 column_2"},
 		{
 			"JSON-LD list", ld + `{"@type":"ItemList","itemListElement":[` + each(`{"@type":"ListItem","url":"/p/$N","name":"$NAME"}`) + "]}</script>",
@@ -372,6 +373,17 @@ func TestJSONPages(t *testing.T) {
 	list := scaffold.Page{Body: []byte(`{"hits":[{"id":1,"a b":"x"},{"id":2,"a b":"y"},{"id":3,"a b":"x"},{"id":4,"a b":"x"},{"id":5,"a b":"x"}]}`), ContentType: "application/json"}
 	if p, record := propose(t, list); p.Spec.Key != "{id}" || string(record["a_b"]) != `"x"` {
 		t.Errorf("a list gives %s", p.TOML())
+	}
+}
+
+// TestCurrencies: of amounts in several currencies the config says none.
+func TestCurrencies(t *testing.T) {
+	const one = `{"uuid":"a","name":"x","price":1.5,"currency":"EUR"}`
+	for currency, want := range map[string]string{"EUR": `{"amount":"1.5","currency":"EUR"}`, "USD": `"1.5"`} {
+		page := html("[" + one + "," + strings.NewReplacer("EUR", currency, `"a"`, `"b"`).Replace(one) + "]")
+		if p, record := propose(t, page); string(record["price"]) != want || p.Spec.Key != "{uuid}" {
+			t.Errorf("beside %s the price is %s, by\n%s", currency, record["price"], p.TOML())
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package scaffold
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,6 +99,7 @@ func valueOf(name string, records []parser.Record) Value {
 		if v.JSON == nil {
 			v.JSON = data[name]
 		}
+		v.varies = v.varies || !bytes.Equal(data[name], v.JSON)
 		v.Rows++
 	}
 	return v
@@ -112,8 +114,12 @@ func (p *page) texts(list []candidate, spec parser.Spec) ([]string, bool) {
 	}
 	_, records, ok := p.settle(spec)
 	texts := make([]string, len(list))
-	for i := range list {
-		_ = json.Unmarshal(valueOf(probeName(i), records).JSON, &texts[i]) // no value stays ""
+	for i, c := range list {
+		v := valueOf(probeName(i), records)
+		if c.saysCurrency() && v.varies {
+			continue // a field's amounts are in one
+		}
+		_ = json.Unmarshal(v.JSON, &texts[i]) // no value stays ""
 	}
 	return texts, ok
 }

@@ -141,7 +141,7 @@ var currencyCode = regexp.MustCompile(`^[A-Z]{3}$`)
 func (p *page) choose(list []candidate, texts []string) []parser.Field {
 	r := reading{lang: p.lang}
 	for i, c := range list {
-		if c.name == currencyField && r.currency == "" && currencyCode.MatchString(texts[i]) {
+		if c.saysCurrency() && r.currency == "" && currencyCode.MatchString(texts[i]) {
 			r.currency = texts[i]
 		}
 	}
@@ -151,7 +151,7 @@ func (p *page) choose(list []candidate, texts []string) []parser.Field {
 		for n < len(list) && list[n].name == list[0].name {
 			n++
 		}
-		if f, ok := r.best(list[:n], texts[:n]); ok && f.Name != currencyField {
+		if f, ok := r.best(list[:n], texts[:n]); ok && !list[0].saysCurrency() {
 			fields = append(fields, f)
 		}
 		list, texts = list[n:], texts[n:]
