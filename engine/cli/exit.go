@@ -40,7 +40,7 @@ func exits(codes ...int) string {
 		exitDone:        "done",
 		exitFailed:      "failed",
 		exitUsage:       "wrong usage",
-		exitJobs:        "ran, but in this call jobs failed, are held by a budget, an outage or drift, runs are held for review, events were not delivered, or targets were bad",
+		exitJobs:        "ran, but in this call jobs failed, pages or rows did not fit the rules, jobs are held by a budget, an outage or drift, runs are held for review, events were not delivered, or targets were bad",
 		exitConfig:      "the config is invalid, or has changed what a guard keeps",
 		exitStore:       "the store is in use, missing, not permitted or read-only",
 		exitUnreadable:  "the store is unreadable or newer than this binary",

@@ -176,7 +176,7 @@ func (a *app) showQuarantineCommand() *cobra.Command {
 		Use:   "show JOB [--page]",
 		Short: "Show why a page did not fit the rules, or the page itself",
 		Long: `Show why a page did not fit the rules. With --page its bytes go to stdout, as the
-rules see them: semel try SOURCE --file reads them.
+rules see them: semel try SOURCE --file reads them. Rows are counted from 0.
 
 ` + exits(exitDone, exitFailed, exitUsage, exitConfig, exitStore, exitUnreadable),
 		Args: exactArgs("JOB"),

@@ -29,7 +29,7 @@ With --dry-run nothing is changed: each job that would change is shown, and each
 counts rows in which it was added, lost or changed, and its problems. The counts are
 those of the run that then follows, but for rows that more than one page gives: each of
 these pages is held against what stands now, and a note says how many such rows there
-are.
+are. It exits 0 also where pages would not fit.
 
 A page that no longer fits leaves what it gave and goes to the quarantine (exit 3). A
 row that the rules no longer give stays under insert, upsert and append, as it does
