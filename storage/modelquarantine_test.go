@@ -3,6 +3,7 @@ package storage_test
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"pgregory.net/rapid"
 
@@ -89,8 +90,13 @@ func (x *machine) reparse(t *rapid.T) {
 	if r := x.m.runOf(j); r != nil && x.mode == storage.WriteReplace {
 		r.discarded = false
 	}
+	counted := maps.Clone(x.m.counters[j.Key.Source])
 	x.finish(j, c)
-	if was != storage.StateComplete {
+	if was == storage.StateComplete { // its rows were counted when it was collected
+		for _, metric := range []string{storage.MetricDuplicates, storage.MetricUnchanged} {
+			x.m.counters[j.Key.Source][metric] = counted[metric]
+		}
+	} else {
 		x.m.emit(modelSinks, storage.EventJobComplete, j.Key.String())
 	}
 	x.settle(x.m.runOf(j))

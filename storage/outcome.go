@@ -66,7 +66,14 @@ func (tx *Tx) CompleteJob(l Lease, c Completion) (Completed, error) {
 	if err := tx.finish(j, &c, &done); err != nil {
 		return done, err
 	}
+	tx.countRows(j, &c, &done)
 	return done, tx.conclude(EventJobComplete, j, c.Sinks)
+}
+
+// countRows counts the records of a page that changed nothing.
+func (tx *Tx) countRows(j *Job, c *Completion, done *Completed) {
+	tx.count(j.Key.Source, MetricDuplicates, int64(done.Rejected+c.Duplicates))
+	tx.count(j.Key.Source, MetricUnchanged, int64(done.Unchanged))
 }
 
 // readBy notes that a job is complete, by a version of the rules; 0: none read
@@ -83,8 +90,6 @@ func (tx *Tx) finish(j *Job, c *Completion, done *Completed) error {
 	if err := tx.writeRecords(j, c, done); err != nil {
 		return err
 	}
-	tx.count(j.Key.Source, MetricDuplicates, int64(done.Rejected+c.Duplicates))
-	tx.count(j.Key.Source, MetricUnchanged, int64(done.Unchanged))
 	if err := tx.follow(c.Follow, done); err != nil {
 		return err
 	}

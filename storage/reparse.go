@@ -66,9 +66,11 @@ func (tx *Tx) ReparseJob(read Attempt, into *NewJob, c Completion) (*Job, error)
 	if was == StateComplete {
 		c.Follow = nil
 	}
-	if err := tx.finish(j, &c, &Completed{}); err != nil || was == StateComplete {
+	var done Completed
+	if err := tx.finish(j, &c, &done); err != nil || was == StateComplete { // its rows were counted when it was collected
 		return j, err
 	}
+	tx.countRows(j, &c, &done)
 	return j, tx.emitJob(EventJobComplete, j, c.Sinks)
 }
 
