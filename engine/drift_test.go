@@ -64,6 +64,7 @@ func TestSourcePausesAndGoesOn(t *testing.T) {
 		opts := options(s, web, first, other)
 		opts.Bodies = BodiesFailed
 		sum := runOnce(t, opts)
+		left := sum.Open
 		if most := driftUsual.Failed + 2*opts.Workers; sum.Failed < driftUsual.Failed || sum.Failed > most || sum.Completed != 120 || sum.Open != 80+20-sum.Failed {
 			t.Errorf("%+v", sum)
 		}
@@ -92,6 +93,9 @@ func TestSourcePausesAndGoesOn(t *testing.T) {
 		}
 		if sum, err = e.RunOnce(t.Context()); err != nil || sum.Open != 0 || sum.Failed != 0 || len(sum.Drifted) != 0 {
 			t.Errorf("under mended rules: %+v, %v", sum, err)
+		}
+		if d := driftOf(t, s, 2); int(d.Fields[0].Past.Pages)+len(d.Pages) != left {
+			t.Errorf("%d pages are counted under mended rules, want the %d that were fetched, and none that was read again", int(d.Fields[0].Past.Pages)+len(d.Pages), left)
 		}
 		if got := rows(t, s); len(got) != 200 || web.total() != 220 {
 			t.Errorf("%d rows of 200, %d requests for 220 pages", len(got), web.total())
