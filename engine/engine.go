@@ -76,6 +76,7 @@ type Summary struct {
 	Completed int
 	SetAside  int // jobs of these, some of whose rows did not fit
 	Failed    int
+	Unfit     int // jobs of these whose page did not fit the rules
 	Retried   int
 	Released  int
 	Stale     int               // outcomes that came after their lease
@@ -244,7 +245,7 @@ func (e *Engine) register(tx *storage.Tx) error {
 			continue // versions stand side by side
 		}
 		if n := tx.Counters(s.Name).CompleteBefore(s.Version); n > 0 {
-			e.opts.Log.Warn("complete jobs keep the records of older rules: semel retry --source "+s.Name+" --recollect collects them again", "source", s.Name, "jobs", n, "version", s.Version)
+			e.opts.Log.Warn("complete jobs keep the records of older rules: "+OldRulesAdvice(s.Name), "source", s.Name, "jobs", n, "version", s.Version)
 		}
 	}
 	return nil

@@ -51,6 +51,12 @@ func StoredSource(name, identity string, rules *parser.Rules) storage.Source {
 
 func (s *Source) stored() storage.Source { return StoredSource(s.Name, s.IdentityText, s.Rules) }
 
+// OldRulesAdvice is what a person can do about complete jobs that keep the records of
+// older rules.
+func OldRulesAdvice(source string) string {
+	return "semel reparse " + source + " reads the pages that are kept again, without a request; semel retry --source " + source + " --recollect collects all of them again"
+}
+
 // Register remembers under which identity and rules sources work. It must come
 // before any of their jobs is made or claimed. A raised version takes its rules
 // along. Error: *GuardError, with all that stops any of them; then the caller's

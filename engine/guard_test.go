@@ -142,7 +142,7 @@ func TestOlderRulesAreTold(t *testing.T) {
 		parser bool
 		want   string
 	}{
-		"one version counts": {false, `level=WARN msg="complete jobs keep the records of older rules: semel retry --source shop --recollect collects them again" source=shop jobs=3 version=2`},
+		"one version counts": {false, `level=WARN msg="complete jobs keep the records of older rules: semel reparse shop reads the pages that are kept again, without a request; semel retry --source shop --recollect collects all of them again" source=shop jobs=3 version=2`},
 		"both stay":          {true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -404,6 +404,15 @@ func (a *attempt) host() string {
 	return intake.HostOf(u)
 }
 
+// misfits reports whether a failure is that the page does not fit the rules.
+func misfits(c storage.Category) bool {
+	switch c {
+	case storage.CategoryParseError, storage.CategoryValidation, storage.CategoryDuplicateKey:
+		return true
+	}
+	return false
+}
+
 // tell counts and logs the outcome.
 func (a *attempt) tell(d decision, stale bool) {
 	e, key := a.engine, a.job.Key.String()
@@ -421,7 +430,12 @@ func (a *attempt) tell(d decision, stale bool) {
 	case storage.OutcomeReleased:
 		e.note(func(s *Summary) { s.Released++ })
 	case storage.OutcomeFail:
-		e.note(func(s *Summary) { s.Failed++ })
+		e.note(func(s *Summary) {
+			s.Failed++
+			if misfits(d.category) {
+				s.Unfit++
+			}
+		})
 		e.opts.Log.Warn("job failed", "job", key, "category", d.category, "reason", d.reason)
 	}
 }

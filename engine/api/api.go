@@ -317,6 +317,7 @@ type JobStory struct {
 	BytesDown  int64             `json:"bytes_down"`
 	History    []Attempt         `json:"history"`
 	Events     []JobEvent        `json:"events"` // of its outcomes that retention has not forgotten
+	Quarantine *Quarantined      `json:"quarantine,omitempty"`
 }
 
 // Attempt is one execution of a job. Its number is the generation it ran

@@ -167,6 +167,9 @@ func (l *Local) Job(_ context.Context, ref string) (JobStory, error) {
 		if story.Events, err = jobEvents(tx, j.ID); err != nil {
 			return err
 		}
+		if err := addQuarantine(tx, j, &story); err != nil {
+			return err
+		}
 		return l.addWait(tx, j, &story)
 	})
 	if err == nil && l.Config.Source(story.Source) == nil {

@@ -195,6 +195,26 @@ func (l *Local) QuarantinedJob(_ context.Context, ref string) (out Quarantined, 
 	return out, err
 }
 
+// addQuarantine tells of what a job has in quarantine, if anything.
+func addQuarantine(tx *storage.Tx, j *storage.Job, story *JobStory) error {
+	q, err := tx.Quarantine(j.ID)
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	out, err := newQuarantined(tx, q)
+	if err != nil {
+		return err
+	}
+	story.Quarantine = &out
+	if j.State == storage.StateFailed && out.Page != "" {
+		story.Next = fmt.Sprintf("nothing: mend the rules and raise parser.version, then semel quarantine release %d reads its page again, without a request (semel retry %d asks for it again)", j.ID, j.ID)
+	}
+	return nil
+}
+
 // ReleasePages implements Service.
 func (l *Local) ReleasePages(ctx context.Context, s PageSelection, fn func(Released) error) error {
 	return l.eachSelected(ctx, s, func(q Quarantined) error {

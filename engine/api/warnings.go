@@ -94,7 +94,11 @@ func oldRulesWarning(src *config.Source, c storage.Counters) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d complete jobs keep the records of rules before version %d: semel retry --source %s --recollect collects them again", n, src.Rules.Version(), src.Name)
+	text := fmt.Sprintf("%d complete jobs keep the records of rules before version %d: %s", n, src.Rules.Version(), engine.OldRulesAdvice(src.Name))
+	if c[storage.MetricQuarantine] > 0 {
+		text += "; those whose page is in quarantine need rules that fit it"
+	}
+	return text
 }
 
 // leaseWarning is for attempts that come near the lease, and says which of

@@ -363,7 +363,14 @@ func undeliveredText(s engine.Summary) error {
 // failedHint is what to do about jobs that failed, and about the runs that they
 // hold.
 func failedHint(s engine.Summary) string {
-	hint := "semel jobs --state failed lists them, semel show JOB tells why, semel retry JOB tries again"
+	var hints []string
+	if s.Unfit < s.Failed {
+		hints = append(hints, "semel jobs --state failed lists them, semel show JOB tells why, semel retry JOB tries again")
+	}
+	if s.Unfit > 0 {
+		hints = append(hints, fmt.Sprintf("semel quarantine lists %s whose page does not fit the rules: mend these, raise parser.version, and semel quarantine release JOB reads a kept page again, without a request", count(s.Unfit, "job")))
+	}
+	hint := strings.Join(hints, "; ")
 	if s.Held > 0 {
 		hint += "; until they are complete " + count(s.Held, "run") + " held (semel runs)"
 	}

@@ -101,12 +101,13 @@ func (a *app) listRuns(ctx context.Context, f api.RunFilter) error {
 }
 
 func runRow(r api.Run) string {
+	const below = "\n\t\t\t\t\t\t\t\t" // under KEY: a row without the other columns would end their alignment
 	row := fmt.Sprintf("%d\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s", r.ID, r.State, r.Kind, jobsText(r), r.Open, r.Failed, r.Complete, leftText(r), r.Key)
 	if r.Held != "" {
-		row += fmt.Sprintf("\n\t  %s", plain(r.Held))
+		row += below + plain(r.Held)
 	}
 	for _, name := range r.Imports {
-		row += fmt.Sprintf("\n\t  the import of %s has not ended", plain(name))
+		row += below + fmt.Sprintf("the import of %s has not ended", plain(name))
 	}
 	return row
 }

@@ -52,8 +52,12 @@ func (a *app) storyText(c *config.Config, j api.JobStory) {
 			a.row("variable", "%s = %s", name, plain(j.Vars[name]))
 		}
 	}
-	a.row("made", "%s under parser.version %d, country %s, scope %s, window %s, priority %d",
-		timeText(&j.Created), j.Version, orDash(j.Country), dash(j.Scope), timeText(j.Window), j.Priority)
+	a.row("made", "%s, country %s, scope %s, window %s, priority %d",
+		timeText(&j.Created), orDash(j.Country), dash(j.Scope), timeText(j.Window), j.Priority)
+	a.row("rules", "parser.version %d", j.Version)
+	if j.Quarantine != nil {
+		a.row("quarantine", "%s", asideText(j.Quarantine))
+	}
 	if s := c.Source(j.Source); s != nil {
 		a.row("limits", "%s", limitsText(s))
 	}
@@ -70,6 +74,16 @@ func (a *app) storyText(c *config.Config, j api.JobStory) {
 	for i := range j.Events {
 		a.eventText(&j.Events[i])
 	}
+}
+
+// asideText is what of a job's page did not fit.
+func asideText(q *api.Quarantined) string {
+	what := "the page does not fit the rules"
+	if q.Rows > 0 {
+		n := len(q.Problems) + q.More
+		what = fmt.Sprintf("%d of %s of the page do not fit the rules", n, count(n+q.Rows, "row"))
+	}
+	return fmt.Sprintf("%s (parser.version %d): semel quarantine show %d tells why", what, q.ParserVersion, q.ID)
 }
 
 func (a *app) eventText(e *api.JobEvent) {
