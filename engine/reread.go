@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"semel/engine/fetch"
@@ -238,6 +239,33 @@ func (e *Engine) updateOrDry(ctx context.Context, dry bool, fn func(*storage.Tx)
 		return nil
 	}
 	return err
+}
+
+// Releasable counts, by source, the pages in quarantine that are kept and that rules of
+// the version given have not read: they may fit these.
+func Releasable(tx *storage.Tx, versions map[string]int) (map[string]int, error) {
+	pages := map[string]int{}
+	var failed error
+	_, err := tx.Quarantined(0, math.MaxInt, func(q *storage.Quarantine) bool {
+		var j *storage.Job
+		if j, failed = tx.Job(q.Job); failed != nil {
+			return false
+		}
+		if q.Version >= versions[j.Key.Source] || !j.State.Terminal() {
+			return true
+		}
+		var read storage.Attempt
+		if read, failed = tx.Reparsable(j); failed == nil && !read.Page.IsZero() {
+			pages[j.Key.Source]++
+		}
+		return failed == nil
+	})
+	return pages, errors.Join(err, failed)
+}
+
+// ReleaseAdvice is what a person can do about pages that Releasable counts.
+func ReleaseAdvice(source string) string {
+	return "semel quarantine release --source " + source + " reads them again, without a request"
 }
 
 // Release reads the page that a job of a source has in quarantine again, by today's

@@ -256,11 +256,13 @@ func (l *Local) Status(_ context.Context, estimate int64) (Status, error) {
 				through[proxy] = through[proxy].Add(n)
 			}
 		}
-		runs, err := l.runWarnings(tx)
-		if err != nil {
-			return err
+		for _, more := range []func(*storage.Tx) ([]string, error){l.runWarnings, l.releaseWarnings} {
+			list, err := more(tx)
+			if err != nil {
+				return err
+			}
+			s.Warnings = append(s.Warnings, list...)
 		}
-		s.Warnings = append(s.Warnings, runs...)
 		l.addTraffic(&s, through, tx.DayTraffic(tx.Now))
 		return l.addSinks(tx, &s)
 	})

@@ -75,6 +75,21 @@ func driftWarnings(tx *storage.Tx, src *config.Source) ([]string, error) {
 	return list, err
 }
 
+// releaseWarnings are for pages in quarantine that today's rules have not read.
+func (l *Local) releaseWarnings(tx *storage.Tx) (list []string, err error) {
+	versions := map[string]int{}
+	for i := range l.Config.Sources {
+		if src := &l.Config.Sources[i]; src.Rules != nil {
+			versions[src.Name] = src.Rules.Version()
+		}
+	}
+	pages, err := engine.Releasable(tx, versions)
+	for _, name := range slices.Sorted(maps.Keys(pages)) {
+		list = append(list, fmt.Sprintf("source %s: pages in quarantine by older rules: %d; %s", name, pages[name], engine.ReleaseAdvice(name)))
+	}
+	return list, err
+}
+
 // orphanWarning is for work of a source that the config no longer has (nil).
 func orphanWarning(name string, src *config.Source, c storage.Counters) string {
 	open := c.Open()

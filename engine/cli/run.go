@@ -232,10 +232,30 @@ func (w *work) do(ctx context.Context, e *engine.Engine, store *storage.Store) (
 	defer watching.Wait()
 	defer end()
 	watching.Go(func() { p.watch(watchCtx) })
+	run := e.Run
 	if w.once {
-		return e.RunOnce(ctx)
+		run = e.RunOnce
 	}
-	return e.Run(ctx)
+	s, err := run(ctx)
+	if err != nil {
+		return s, err
+	}
+	return s, w.tellReleasable(store)
+}
+
+// tellReleasable names the pages in quarantine that today's rules may fit.
+func (w *work) tellReleasable(store *storage.Store) error {
+	versions := map[string]int{}
+	for _, s := range w.sources {
+		versions[s.Name] = s.Rules.Version()
+	}
+	return store.View(func(tx *storage.Tx) error {
+		pages, err := engine.Releasable(tx, versions)
+		for _, name := range slices.Sorted(maps.Keys(pages)) {
+			fmt.Fprintf(w.out, "semel: source %s: %s in quarantine by older rules: %s\n", name, count(pages[name], "page"), engine.ReleaseAdvice(name))
+		}
+		return err
+	})
 }
 
 func (w *work) progress(store *storage.Store) *progress {
