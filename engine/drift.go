@@ -15,9 +15,17 @@ import (
 // them and how it is judged is the store's; which pages count, and that a source
 // which pauses hands out no jobs, stands here.
 
-// DriftAdvice is what a person can do about a source whose pages have drifted.
-func DriftAdvice(source string) string {
-	return "if its rules no longer fit, mend them, raise parser.version and run it again (semel reparse and semel quarantine release read the kept pages anew); if the pages are right, semel accept " + source
+// DriftAdvice is what a person can do about a source whose pages have drifted, where
+// these pages are kept.
+func DriftAdvice(source string, kept Bodies) string {
+	anew := "semel retry --source " + source + " --recollect asks for the pages anew: none is kept"
+	switch kept {
+	case BodiesFailed:
+		anew = "semel quarantine release --source " + source + " reads those that failed anew; of the others no page is kept"
+	case BodiesAll:
+		anew = "semel reparse " + source + " reads the kept pages anew"
+	}
+	return "if its rules no longer fit, mend them, raise parser.version and run it again (" + anew + "); if the pages are right, semel accept " + source
 }
 
 // reading is what an attempt's page tells of how well it fits the rules; nil: the
@@ -157,7 +165,7 @@ func (e *Engine) setPause(source, reason string) {
 	e.mu.Unlock()
 	switch {
 	case reason != "" && !paused:
-		e.opts.Log.Error("a source pauses: no job of it is handed out", "source", source, "why", reason, "advice", DriftAdvice(source))
+		e.opts.Log.Error("a source pauses: no job of it is handed out", "source", source, "why", reason, "advice", DriftAdvice(source, e.opts.Bodies))
 	case reason == "" && paused:
 		e.opts.Log.Info("a source goes on: its pages were accepted", "source", source)
 	}
@@ -175,7 +183,7 @@ func (e *Engine) endPauses() error {
 // tellDrift logs what a page has shown, and has its source pause for it.
 func (e *Engine) tellDrift(src *Source, news storage.DriftNews) error {
 	for _, is := range news.Began {
-		e.opts.Log.Warn("pages have changed", "source", src.Name, "what", is.String(), "example", is.Example, "advice", DriftAdvice(src.Name))
+		e.opts.Log.Warn("pages have changed", "source", src.Name, "what", is.String(), "job", is.Example, "advice", DriftAdvice(src.Name, e.opts.Bodies))
 	}
 	if news.Paused == nil {
 		return nil

@@ -31,6 +31,17 @@ type AcceptResult struct {
 	Version  int      `json:"parser_version"`
 }
 
+// Bodies says of which attempts a config has pages kept.
+func Bodies(c *config.Config) engine.Bodies {
+	switch c.Store.Bodies {
+	case config.BodiesFailed:
+		return engine.BodiesFailed
+	case config.BodiesAll:
+		return engine.BodiesAll
+	}
+	return engine.BodiesNone
+}
+
 // stored is what the store should remember of a source.
 func stored(src *config.Source) storage.Source {
 	return engine.StoredSource(src.Name, src.IdentityText, src.Rules)

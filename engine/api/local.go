@@ -186,7 +186,7 @@ func (l *Local) addWait(tx *storage.Tx, j *storage.Job, story *JobStory) error {
 	if src := l.Config.Source(j.Key.Source); src != nil && src.Rules != nil {
 		pause, err := engine.DriftPause(tx, src.Name, src.Rules.Version(), src.Drift)
 		if err != nil || pause != "" {
-			story.Next = "nothing: its source pauses, since " + pause + "; " + engine.DriftAdvice(src.Name)
+			story.Next = "nothing: its source pauses, since " + pause + "; " + l.driftAdvice(src.Name)
 			return err
 		}
 	}
@@ -247,7 +247,7 @@ func (l *Local) Status(_ context.Context, estimate int64) (Status, error) {
 				s.Quarantine[name] = n
 			}
 			s.Warnings = append(s.Warnings, l.warnings(name, counters, tx.Now)...)
-			drifts, err := driftWarnings(tx, l.Config.Source(name))
+			drifts, err := l.driftWarnings(tx, l.Config.Source(name))
 			if err != nil {
 				return err
 			}

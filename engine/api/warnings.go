@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"semel/engine"
@@ -52,8 +53,8 @@ func (l *Local) warnings(name string, c storage.Counters, now time.Time) []strin
 }
 
 // driftWarnings are for fields that pages have less often than they did, and for a pause
-// for that.
-func driftWarnings(tx *storage.Tx, src *config.Source) ([]string, error) {
+// for that: one for a source.
+func (l *Local) driftWarnings(tx *storage.Tx, src *config.Source) ([]string, error) {
 	if src == nil || src.Rules == nil || src.Drift.Fall == 0 {
 		return nil, nil
 	}
@@ -64,15 +65,29 @@ func driftWarnings(tx *storage.Tx, src *config.Source) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []string
-	for _, is := range d.Drifted() {
-		list = append(list, fmt.Sprintf("source %s: %s; an example is job %d: semel show %d; %s", src.Name, is, is.Example, is.Example, engine.DriftAdvice(src.Name)))
-	}
 	pause, err := engine.DriftPause(tx, src.Name, src.Rules.Version(), src.Drift)
-	if pause != "" {
-		list = append(list, fmt.Sprintf("source %s pauses since %s, and none of its jobs is run: %s; %s", src.Name, d.Paused.UTC().Format(time.RFC3339), pause, engine.DriftAdvice(src.Name)))
+	if err != nil {
+		return nil, err
 	}
-	return list, err
+	head, lost := "source "+src.Name, []string{}
+	if pause != "" {
+		head += fmt.Sprintf(" pauses since %s, and none of its jobs is run", d.Paused.UTC().Format(time.RFC3339))
+		lost = append(lost, pause)
+	}
+	for _, is := range d.Drifted() {
+		lost = append(lost, fmt.Sprintf("%s (an example: semel show %d)", is, is.Example))
+		if is.String() == pause { // it is among these
+			lost = lost[1:]
+		}
+	}
+	if len(lost) == 0 {
+		return nil, nil
+	}
+	return []string{fmt.Sprintf("%s: %s; %s", head, strings.Join(lost, "; "), l.driftAdvice(src.Name))}, nil
+}
+
+func (l *Local) driftAdvice(source string) string {
+	return engine.DriftAdvice(source, Bodies(l.Config))
 }
 
 // releaseWarnings are for pages in quarantine that today's rules have not read.

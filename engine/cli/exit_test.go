@@ -95,7 +95,7 @@ func TestVerdict(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			code := exitDone
-			if err := verdict(tt.s, !tt.daemon, tt.interrupted); err != nil {
+			if err := verdict(tt.s, engine.BodiesNone, !tt.daemon, tt.interrupted); err != nil {
 				code = classify(err).code
 			}
 			if code != tt.code {

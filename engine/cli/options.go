@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"semel/engine"
+	"semel/engine/api"
 	"semel/engine/config"
 	"semel/engine/delivery"
 	"semel/storage"
@@ -31,7 +32,7 @@ func engineOptions(c *config.Config, sources []*config.Source, log *slog.Logger)
 		MaxBodyBytes: c.Engine.MaxBodyBytes,
 		AllowPrivate: c.Engine.AllowPrivate,
 		Retention:    storage.Retention{Attempts: c.Store.Retain.Attempts, Events: c.Store.Retain.Events, Pages: c.Store.Retain.Bodies},
-		Bodies:       bodies[c.Store.Bodies],
+		Bodies:       api.Bodies(c),
 		NATS:         c.NATS,
 		Pacing: func(hostname string) engine.Pacing {
 			h := c.Host(hostname)
@@ -54,11 +55,6 @@ func deliverySinks(c *config.Config) []delivery.Sink {
 		sinks[i] = c.Sinks[i].Sink
 	}
 	return sinks
-}
-
-// bodies are the words of store.bodies.
-var bodies = map[string]engine.Bodies{
-	config.BodiesNone: engine.BodiesNone, config.BodiesFailed: engine.BodiesFailed, config.BodiesAll: engine.BodiesAll,
 }
 
 func engineSource(s *config.Source) engine.Source {

@@ -140,7 +140,7 @@ func (a *app) run(ctx context.Context, r runRequest, names []string) error {
 	} else {
 		a.notef("%s in %s", summaryText(summary), durationText(time.Since(started)))
 	}
-	return verdict(summary, r.once, ctx.Err() != nil)
+	return verdict(summary, api.Bodies(c), r.once, ctx.Err() != nil)
 }
 
 // runStore is how a run opens the store.
@@ -327,7 +327,7 @@ func summaryText(s engine.Summary) string {
 
 // verdict is what a run's exit code says. A daemon's jobs are no news at its
 // end: whoever wants to know asks status.
-func verdict(s engine.Summary, once, interrupted bool) error {
+func verdict(s engine.Summary, kept engine.Bodies, once, interrupted bool) error {
 	switch {
 	case !once:
 		return nil
@@ -342,7 +342,7 @@ func verdict(s engine.Summary, once, interrupted bool) error {
 	case s.BadFiles > 0:
 		return &fault{exitFailed, fmt.Errorf("%s of targets could not be read", count(s.BadFiles, "file")), "the log above names them"}
 	case s.Open > 0:
-		return &fault{exitJobs, heldText(s), heldHint(s)}
+		return &fault{exitJobs, heldText(s), heldHint(s, kept)}
 	case s.Failed > 0:
 		return &fault{exitJobs, fmt.Errorf("%s failed", count(s.Failed, "job")), failedHint(s)}
 	case s.Held > 0:
@@ -423,9 +423,9 @@ func heldText(s engine.Summary) error {
 }
 
 // heldHint is what to do about them.
-func heldHint(s engine.Summary) string {
+func heldHint(s engine.Summary, kept engine.Bodies) string {
 	if drifted := slices.Sorted(maps.Keys(s.Drifted)); len(drifted) > 0 {
-		return engine.DriftAdvice(drifted[0])
+		return engine.DriftAdvice(drifted[0], kept)
 	}
 	return "run it again when that is over: what waits has burnt no attempt"
 }

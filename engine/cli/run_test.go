@@ -40,7 +40,7 @@ func TestVerdictOfDelivery(t *testing.T) {
 		{"a daemon", left, false, true, exitDone, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := verdict(c.s, c.once, c.interrupted)
+			err := verdict(c.s, engine.BodiesNone, c.once, c.interrupted)
 			var f *fault
 			if c.code == exitDone {
 				if err != nil {
