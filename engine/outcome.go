@@ -288,6 +288,9 @@ func judgeStatus(p *fetch.Page, now time.Time) *failure {
 // judgeContent refuses what no rule reads.
 func judgeContent(p *fetch.Page) *failure {
 	if len(p.Body) <= 512 && len(bytes.TrimSpace(p.Body)) == 0 {
+		if p.Status == http.StatusOK {
+			return fail(storage.CategoryContentType, "the body is empty")
+		}
 		return fail(storage.CategoryContentType, "the body is empty (status %d)", p.Status)
 	}
 	kind := p.ContentType

@@ -10,9 +10,11 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // app is one call of the program.
@@ -45,9 +47,23 @@ func (a *app) execute(ctx context.Context, args []string) error {
 		if errors.As(err, &known) {
 			return err
 		}
-		return usage("see "+command.CommandPath()+" --help", "%w", err)
+		return usage("see "+command.CommandPath()+" --help", "%w", flagError(err))
 	}
 	return err
+}
+
+// flagError says of a flag that is no number what is wanted.
+func flagError(err error) error {
+	var value *pflag.InvalidValueError
+	var number *strconv.NumError
+	if !errors.As(err, &value) || !errors.As(err, &number) {
+		return err
+	}
+	kind := "whole number"
+	if number.Func == "ParseFloat" {
+		kind = "number"
+	}
+	return fmt.Errorf("--%s must be a %s (got %q)", value.GetFlag().Name, kind, value.GetValue())
 }
 
 // finish flushes what the command printed, tells its error and gives its exit

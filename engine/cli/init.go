@@ -74,7 +74,7 @@ func (a *app) init(ctx context.Context, address, file string) error {
 	}
 	proposal, err := scaffold.Propose(page)
 	if err != nil {
-		return &fault{exitFailed, err, unreadableHint}
+		return &fault{exitFailed, err, pageHint(storage.CategoryContentType, file)}
 	}
 	for _, note := range proposal.Notes {
 		a.notef("note: %s", note)
@@ -103,7 +103,7 @@ func (a *app) initPage(ctx context.Context, c *config.Config, address, file stri
 	case ctx.Err() != nil:
 		return scaffold.Page{}, context.Cause(ctx)
 	case trial.Category != "":
-		return scaffold.Page{}, &fault{exitFailed, fmt.Errorf("%s: %s", trial.Category, plain(trial.Reason)), pageHint(trial.Category)}
+		return scaffold.Page{}, &fault{exitFailed, fmt.Errorf("%s: %s", trial.Category, plain(trial.Reason)), pageHint(trial.Category, file)}
 	}
 	return scaffold.Page{Body: page.Body, ContentType: page.ContentType, URL: address, FinalURL: page.FinalURL}, nil
 }
@@ -140,10 +140,15 @@ func (a *app) savedPage(ctx context.Context, e *engine.Engine, c *config.Config,
 const (
 	savedHint      = "a page that was saved in a browser will do: semel init --file PAGE"
 	unreadableHint = "rules read HTML and JSON; where a script fills the page, save what a browser shows of it: semel init --file PAGE"
+	fileHint       = "give a file with the page's HTML or JSON, saved from a browser that shows it"
 )
 
-// pageHint is what a person can do about a page that init cannot have.
-func pageHint(c storage.Category) string {
+// pageHint is what a person can do about a page that init cannot have; file "": it
+// was fetched.
+func pageHint(c storage.Category, file string) string {
+	if file != "" {
+		return fileHint
+	}
 	switch c {
 	case storage.CategoryNotFound:
 		return "look at the address in a browser: a config of an error page would be no use"

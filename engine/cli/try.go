@@ -179,7 +179,11 @@ func (a *app) trialText(t engine.Trial) error {
 		if at.Endpoint != "" {
 			via = " through " + at.Endpoint
 		}
-		a.notef("%sstatus %d, reached phase %s%s, %s up, %s down", stepText(at.Step), at.Status, at.Phase, via, bytesText(at.BytesUp), bytesText(at.BytesDown))
+		status := ""
+		if at.Status != 0 {
+			status = fmt.Sprintf("status %d, ", at.Status)
+		}
+		a.notef("%s%sreached phase %s%s, %s up, %s down", stepText(at.Step), status, at.Phase, via, bytesText(at.BytesUp), bytesText(at.BytesDown))
 		if at.FinalURL != "" {
 			a.notef("page %s", plain(at.FinalURL))
 		}
