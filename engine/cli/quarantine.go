@@ -76,14 +76,38 @@ func (a *app) listQuarantine(ctx context.Context, f api.QuarantineFilter) error 
 		return usage("leave it out for no limit", "--limit must be at least 0 (got %d)", f.Limit)
 	}
 	return a.reading(ctx, func(c *config.Config, service api.Service) error {
+		found := false
 		err := list(a, "ID\tSTATE\tVERSION\tPROBLEMS\tKEY\tFIRST PROBLEM", quarantineRow, func(show func(api.Quarantined) error) error {
-			return service.Quarantine(ctx, f, show)
+			return service.Quarantine(ctx, f, func(q api.Quarantined) error {
+				found = true
+				return show(q)
+			})
 		})
-		if errors.Is(err, api.ErrUnknownSource) {
+		switch {
+		case errors.Is(err, api.ErrUnknownSource):
 			return sourceFault(c, f.Source)
+		case err == nil && !found:
+			return checkField(c, f)
 		}
 		return err
 	})
+}
+
+// checkField refuses a field that no rules have. Pages of older rules can have problems
+// with one that today's lack: it must come after the search.
+func checkField(c *config.Config, f api.QuarantineFilter) error {
+	var known []string
+	for i := range c.Sources {
+		if src := &c.Sources[i]; src.Rules != nil && (f.Source == "" || f.Source == src.Name) {
+			known = append(known, src.Rules.FieldNames()...)
+		}
+	}
+	if len(known) == 0 {
+		return nil
+	}
+	slices.Sort(known)
+	_, err := parseWord("--field", f.Field, slices.Compact(known))
+	return err
 }
 
 func quarantineRow(q api.Quarantined) string {
@@ -114,6 +138,9 @@ func (a *app) quarantineSummary(ctx context.Context, f api.QuarantineFilter) err
 		})
 		if errors.Is(err, api.ErrUnknownSource) {
 			return sourceFault(c, f.Source)
+		}
+		if err == nil && len(all) == 0 {
+			err = checkField(c, f)
 		}
 		if err != nil {
 			return err
@@ -260,8 +287,9 @@ with its new problems, and then the exit code is 3.
 		}
 		return a.writing(ctx, func(c *config.Config, service api.Service) error {
 			s.Rules = api.RulesOf(c)
-			stay := 0
+			read, stay := 0, 0
 			err := service.ReleasePages(ctx, s, func(r api.Released) error {
+				read++
 				if !r.Released {
 					stay++
 				}
@@ -274,6 +302,8 @@ with its new problems, and then the exit code is 3.
 				return rulesFault(quarantineFault(err))
 			case stay > 0:
 				return &fault{exitJobs, fmt.Errorf("%s not fit", does(int64(stay))), "semel quarantine show JOB tells what is left"}
+			case read == 0:
+				a.notef("nothing of source %s is in quarantine", source)
 			}
 			return nil
 		})
