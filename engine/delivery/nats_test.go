@@ -199,11 +199,12 @@ func TestNATSNobody(t *testing.T) {
 // event has arrived. A subject with a subscriber that is no stream gives none.
 func TestNATSSilent(t *testing.T) {
 	s := brokertest.Start(t, nil)
-	silent, err := s.JetStream().Conn().SubscribeSync("semel.>")
+	conn := s.JetStream().Conn()
+	silent, err := conn.SubscribeSync("semel.>")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.JetStream().Conn().Flush(); err != nil {
+	if err := conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("sink's time", func(t *testing.T) {
