@@ -191,7 +191,7 @@ func TestKeptPageIsParsedAnew(t *testing.T) {
 }
 
 // Where the kept page cannot be read the page is fetched whole, by the same
-// attempt.
+// attempt, and stored anew.
 func TestKeptPageIsDamaged(t *testing.T) {
 	for name, damage := range map[string]func(file string) error{
 		"missing": os.Remove,
@@ -224,6 +224,8 @@ func TestKeptPageIsDamaged(t *testing.T) {
 			if asked := site.asked["/p/001"]; len(asked) != 3 || asked[1].ifNoneMatch == "" || asked[2] != (request{}) {
 				t.Errorf("asked %+v", asked)
 			}
+			wantAttempt(t, collect(t, s, src, 3, nil), 304, true)
+			storagetest.Check(t, s)
 		})
 	}
 }

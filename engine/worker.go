@@ -140,6 +140,9 @@ func (a *attempt) keep(page *fetch.Page, r *result) {
 		return
 	}
 	r.record.Kept, r.record.ContentType = storage.KeepPage(page.Body), page.ContentType
+	if r.record.Kept != nil {
+		a.engine.opts.Store.ProbePage(r.record.Kept)
+	}
 	if len(a.src.Steps) == 0 { // only a plain GET can be asked for again like this
 		r.validator = validatorOf(page)
 	}

@@ -63,10 +63,14 @@ func (c *checker) segmentsHere() map[uint32]segmentRecord {
 	return here
 }
 
-// fileFault is what is wrong with a segment's file as a whole; "": nothing.
+// fileFault is what is wrong with a segment's file as a whole; "": nothing. One that
+// no page stands in may be gone: its record goes when pages are collected.
 func (c *checker) fileFault(r segmentRecord) string {
 	if !segmentFile.MatchString(r.name) {
 		return "it has no name of a segment"
+	}
+	if r.live == 0 {
+		return ""
 	}
 	info, err := os.Stat(filepath.Join(c.files.dir, r.name))
 	switch {

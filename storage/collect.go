@@ -17,7 +17,7 @@ const collectBytes = 4 << 20
 // CollectPages gives back the room of pages that no attempt names any more: of
 // each segment that is mostly such room, what is left moves to the segment that
 // is written now, and the file goes. Errors: ErrFull, ErrStopped, *RecordError
-// where a segment is damaged: it stays, and the others are collected.
+// where a segment is damaged (ErrPageLost where its file is): it stays, and the others are collected.
 func (s *Store) CollectPages(ctx context.Context) error {
 	var damage error
 	for after := uint32(0); ; {
@@ -87,7 +87,7 @@ func (s *Store) emptySegment(ctx context.Context, id uint32, r segmentRecord) er
 			return err
 		}
 		if left.live > 0 {
-			return &RecordError{bucketNames[bucketSegment], segmentKey(id), fmt.Errorf("%d bytes in use cannot be found in it; run semel verify", left.live)}
+			return &RecordError{bucketNames[bucketSegment], segmentKey(id), lostPages(fmt.Errorf("%d bytes in use cannot be found in it; run semel verify", left.live))}
 		}
 		return tx.remove(bucketSegment, segmentKey(id))
 	})
@@ -96,6 +96,8 @@ func (s *Store) emptySegment(ctx context.Context, id uint32, r segmentRecord) er
 	}
 	return err
 }
+
+func lostPages(err error) error { return fmt.Errorf("%w: %w", ErrPageLost, err) }
 
 // foundFrame is a frame as it stands in a segment.
 type foundFrame struct {
@@ -108,13 +110,13 @@ type foundFrame struct {
 func (s *Store) movePages(ctx context.Context, id uint32, r segmentRecord) error {
 	f, err := os.Open(filepath.Join(s.segments.dir, r.name))
 	if err != nil {
-		return &RecordError{bucketNames[bucketSegment], segmentKey(id), err}
+		return &RecordError{bucketNames[bucketSegment], segmentKey(id), lostPages(err)}
 	}
 	defer f.Close()
 	for offset := uint64(len(segmentMagic)); offset < r.size; {
 		frames, next, err := readFrames(f, offset, r.size)
 		if err != nil {
-			return &RecordError{bucketNames[bucketSegment], segmentKey(id), fmt.Errorf("its frame at %d: %w", next, err)}
+			return &RecordError{bucketNames[bucketSegment], segmentKey(id), lostPages(fmt.Errorf("its frame at %d: %w", next, err))}
 		}
 		err = s.Update(ctx, func(tx *Tx) error {
 			for _, frame := range frames {
@@ -136,20 +138,16 @@ func (s *Store) movePages(ctx context.Context, id uint32, r segmentRecord) error
 func (tx *Tx) movePage(from uint32, frame foundFrame) error {
 	h := PageHash(frame.data[8:frameHeader])
 	old, err := tx.pageAt(h)
-	if errors.Is(err, ErrNotFound) || err == nil && (old.segment != from || old.offset != frame.offset) {
+	if errors.Is(err, ErrNotFound) || err == nil && (!old.is(pagePlace{segment: from, offset: frame.offset})) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	p, err := tx.appendFrame(frame.data)
+	p, err := tx.replaceFrame(old, frame.data)
 	if err != nil {
 		return err
 	}
-	if err := tx.moveLive(from, -int64(old.size)); err != nil {
-		return err
-	}
-	p.refs = old.refs
 	return tx.put(bucketPage, h[:], p.encode())
 }
 

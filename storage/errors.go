@@ -25,6 +25,9 @@ var (
 
 // Errors of using a store.
 var (
+	// ErrPageLost: the file that a kept page stands in is missing or damaged; the
+	// store itself may be sound. The page is stored anew when it is collected again.
+	ErrPageLost = errors.New("kept page is missing or damaged")
 	// ErrStopped: a commit failed and its outcome is unknown, or the store was
 	// closed. Nothing more is written until it is opened again.
 	ErrStopped = errors.New("store has stopped")

@@ -27,6 +27,7 @@ type KeptPage struct {
 	Hash  PageHash
 	bytes int // of the page
 	frame []byte
+	lost  pagePlace // where a copy of it stands that cannot be read; zero: none is known
 }
 
 // KeepPage compresses what the parser saw of a page; nil: the page is over 1 GiB
@@ -38,6 +39,19 @@ func KeepPage(body []byte) *KeptPage {
 	p := &KeptPage{Hash: sha256.Sum256(body), bytes: len(body)}
 	p.frame = appendFrame(nil, p.Hash, body)
 	return p
+}
+
+// ProbePage looks whether the copy that the store has of a page, if any, can be read.
+// Where it cannot, the page is stored anew when its attempt is committed. It costs a
+// read of the page, which here no writer waits for.
+func (s *Store) ProbePage(k *KeptPage) {
+	p, in, err := s.pagePlace(k.Hash)
+	if err != nil {
+		return // it is new, or the commit meets what is wrong
+	}
+	if _, err := s.segments.read(in.name, p, k.Hash); err != nil {
+		k.lost = p
+	}
 }
 
 // codec is made when the first page is kept or read: it holds buffers.
@@ -66,6 +80,9 @@ type pagePlace struct {
 	size    uint32 // of the frame
 	refs    uint32
 }
+
+// is reports whether two are one place.
+func (p pagePlace) is(q pagePlace) bool { return p.segment == q.segment && p.offset == q.offset }
 
 const pageVersion = 2
 
@@ -96,17 +113,31 @@ func decodePage(key, v []byte) (pagePlace, error) {
 	return p, nil
 }
 
-// keepPage adds a reference to a page, and the page where it is new.
+// keepPage adds a reference to a page, and the page where it is new or its copy is
+// lost.
 func (tx *Tx) keepPage(k *KeptPage) error {
 	p, err := tx.pageAt(k.Hash)
-	if errors.Is(err, ErrNotFound) {
+	switch {
+	case errors.Is(err, ErrNotFound):
 		p, err = tx.appendFrame(k.frame)
+	case err == nil && p.is(k.lost):
+		p, err = tx.replaceFrame(p, k.frame)
 	}
 	if err != nil {
 		return err
 	}
 	p.refs++
 	return tx.put(bucketPage, k.Hash[:], p.encode())
+}
+
+// replaceFrame gives a page another place for this frame of it.
+func (tx *Tx) replaceFrame(old pagePlace, frame []byte) (pagePlace, error) {
+	p, err := tx.appendFrame(frame)
+	if err != nil {
+		return pagePlace{}, err
+	}
+	p.refs = old.refs
+	return p, tx.moveLive(old.segment, -int64(old.size))
 }
 
 // sharePage adds a reference to a page that is there.
@@ -134,26 +165,33 @@ func (tx *Tx) dropPage(h PageHash) error {
 	return tx.remove(bucketPage, h[:])
 }
 
-// ReadPage gives the bytes of a kept page. Errors: ErrNotFound, *RecordError
-// where its segment is missing or damaged, ErrStopped.
+// ReadPage gives the bytes of a kept page. Errors: ErrNotFound, ErrPageLost,
+// *RecordError where the store does not say where it is, ErrStopped.
 func (s *Store) ReadPage(h PageHash) ([]byte, error) {
 	for {
-		var p pagePlace
-		var in segmentRecord
-		err := s.View(func(tx *Tx) (err error) {
-			if p, err = tx.pageAt(h); err == nil {
-				in, err = tx.segment(p.segment)
-			}
-			return err
-		})
+		p, in, err := s.pagePlace(h)
 		if err != nil {
 			return nil, err
 		}
 		body, err := s.segments.read(in.name, p, h)
-		if !errors.Is(err, fs.ErrNotExist) || !s.moved(h, p) {
-			return body, err
+		switch {
+		case err == nil:
+			return body, nil
+		case !errors.Is(err, fs.ErrNotExist) || !s.moved(h, p):
+			return nil, fmt.Errorf("%w: page %s: %w", ErrPageLost, h, err)
 		}
 	}
+}
+
+// pagePlace is where a page stands, and in which segment. Error: ErrNotFound.
+func (s *Store) pagePlace(h PageHash) (p pagePlace, in segmentRecord, err error) {
+	err = s.View(func(tx *Tx) (err error) {
+		if p, err = tx.pageAt(h); err == nil {
+			in, err = tx.segment(p.segment)
+		}
+		return err
+	})
+	return p, in, err
 }
 
 // moved reports whether a page stands elsewhere by now: its segment was

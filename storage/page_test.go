@@ -35,6 +35,7 @@ func keep(t testing.TB, s *storage.Store, target string, page []byte) storage.Pa
 	enqueue(t, s, storage.NewJob{Key: storage.JobKey{Source: "s", Target: target}, URL: "http://h/" + target, Host: "h"})
 	j := claimOne(t, s)
 	k := storage.KeepPage(page)
+	s.ProbePage(k)
 	update(t, s, func(tx *storage.Tx) error {
 		_, err := tx.CompleteJob(j.Lease(), storage.Completion{
 			Attempt: storage.Attempt{Kept: k, ContentType: "text/html", FinalURL: j.URL},
@@ -406,6 +407,49 @@ func TestCollectBesideDamage(t *testing.T) {
 		t.Error(err)
 	}
 	storagetest.Check(t, s)
+}
+
+// A page whose copy is missing or damaged says so, and is stored anew when it is
+// collected again; what stood there is then missed by nobody. New pages are never
+// appended to a file that was removed.
+func TestLostPageIsStoredAnew(t *testing.T) {
+	for name, lose := range map[string]func(file string) error{
+		"missing":     func(file string) error { return os.RemoveAll(filepath.Dir(file)) },
+		"cut short":   func(file string) error { return os.Truncate(file, 1000) },
+		"other bytes": func(file string) error { return overwrite(file, 2000) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "semel.db")
+			s := storagetest.OpenAt(t, path, storage.Options{NoSync: true})
+			page := pageOf(1, 3000)
+			h := keep(t, s, "a", page)
+			if err := lose(segmentFiles(t, path)[0]); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.ReadPage(h); !errors.Is(err, storage.ErrPageLost) {
+				t.Errorf("reading it gave %v", err)
+			}
+			for _, target := range []string{"b", "c"} {
+				keep(t, s, target, page)
+				wantPage(t, s, h, page)
+			}
+			wantPage(t, s, keep(t, s, "d", pageOf(2, 3000)), pageOf(2, 3000))
+			storagetest.Check(t, s)
+			if _, err := s.Backup(filepath.Join(t.TempDir(), "backup.db")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// overwrite damages 15 bytes of a file.
+func overwrite(file string, at int64) error {
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(make([]byte, 15), at)
+	return errors.Join(err, f.Close())
 }
 
 // Compact gives back the room of pages, and removes files that a death left.

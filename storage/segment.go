@@ -107,7 +107,7 @@ func (tx *Tx) segment(id uint32) (segmentRecord, error) {
 	return decodeSegment(segmentKey(id), v)
 }
 
-// segmentSizes are the files of all segments with their sizes.
+// segmentSizes are the files of all segments that pages stand in, with their sizes.
 func (tx *Tx) segmentSizes() (map[string]int64, error) {
 	sizes := map[string]int64{}
 	c := tx.bucket(bucketSegment).Cursor()
@@ -116,7 +116,9 @@ func (tx *Tx) segmentSizes() (map[string]int64, error) {
 		if err != nil {
 			return nil, err
 		}
-		sizes[r.name] = int64(r.size)
+		if r.live > 0 {
+			sizes[r.name] = int64(r.size)
+		}
 	}
 	return sizes, nil
 }
@@ -165,7 +167,7 @@ type segments struct {
 }
 
 // place is the segment that a transaction appends to: a new one for each
-// opening of the store, and where the last one is full.
+// opening of the store, and where the last one is full or its file was removed.
 func (g *segments) place(tx *Tx) (uint32, segmentRecord, error) {
 	if g.id != 0 {
 		v := tx.get(bucketSegment, segmentKey(g.id))
@@ -173,7 +175,7 @@ func (g *segments) place(tx *Tx) (uint32, segmentRecord, error) {
 			return g.id, g.fresh(), nil
 		}
 		r, err := decodeSegment(segmentKey(g.id), v)
-		if err != nil || r.size < segmentSize || len(tx.frames) > 0 {
+		if err != nil || len(tx.frames) > 0 || r.size < segmentSize && !g.removed() {
 			return g.id, r, err
 		}
 		if err := g.close(); err != nil {
@@ -188,6 +190,16 @@ func (g *segments) place(tx *Tx) (uint32, segmentRecord, error) {
 	}
 	g.name = fmt.Sprintf("%08d-%s.seg", g.id, hex.EncodeToString(random[:]))
 	return g.id, g.fresh(), nil
+}
+
+// removed reports whether the file that is open has lost its name: nobody would find
+// what is appended to it.
+func (g *segments) removed() bool {
+	if g.file == nil {
+		return false
+	}
+	_, err := os.Lstat(filepath.Join(g.dir, g.name))
+	return errors.Is(err, os.ErrNotExist)
 }
 
 func (g *segments) fresh() segmentRecord {
@@ -242,14 +254,14 @@ func (g *segments) close() error {
 	return f.Close()
 }
 
-// read gives the page in a frame. Its error is a *RecordError.
+// read gives the page in a frame. Error: fs.ErrNotExist (its file is missing).
 func (g *segments) read(name string, p pagePlace, h PageHash) (body []byte, err error) {
 	frame, err := readFrame(filepath.Join(g.dir, name), p)
 	if err == nil {
 		body, err = openFrame(frame, h)
 	}
 	if err != nil {
-		return nil, &RecordError{bucketNames[bucketPage], h[:], fmt.Errorf("its frame at %d in %s: %w", p.offset, name, err)}
+		return nil, fmt.Errorf("its frame at %d in %s: %w", p.offset, name, err)
 	}
 	return body, nil
 }
