@@ -61,6 +61,7 @@ var sentinels = []sentinel{
 	{"transition", http.StatusConflict, storage.ErrTransition},
 	{"importing", http.StatusConflict, ErrImporting},
 	{"cursor_moved", http.StatusConflict, storage.ErrCursorMoved},
+	{"page_lost", http.StatusInternalServerError, storage.ErrPageLost},
 	{"damaged", http.StatusInternalServerError, storage.ErrDamaged},
 	{"full", http.StatusInsufficientStorage, storage.ErrFull},
 	{"unreadable", http.StatusInternalServerError, storage.ErrUnreadable},

@@ -55,6 +55,9 @@ func exits(codes ...int) string {
 	return b.String()
 }
 
+// ofLostPages is the hint where only kept pages are missing or damaged.
+const ofLostPages = "kept pages that are lost are stored anew when semel retry --recollect collects them again, and let go by a shorter store.retain.bodies and a run"
+
 // fault is an error with its exit code and what a person can do about it.
 type fault struct {
 	code int
@@ -104,6 +107,8 @@ func classify(err error) *fault {
 		return &fault{exitStore, err, "it was stopped or killed meanwhile: run the command again; semel show tells what became of a job"}
 	case errors.Is(err, storage.ErrInUse), errors.Is(err, storage.ErrUnreadable), errors.Is(err, storage.ErrNewerSchema):
 		return storeFault(err)
+	case errors.Is(err, storage.ErrDamaged), errors.Is(err, storage.ErrPageLost):
+		return &fault{exitFailed, err, "semel verify names each place; " + ofLostPages}
 	case errors.As(err, &record):
 		return &fault{exitUnreadable, err, "the store file is damaged at this record: go back to a copy of it"}
 	case errors.Is(err, storage.ErrNotFound):
@@ -116,8 +121,6 @@ func classify(err error) *fault {
 		return &fault{exitFailed, err, "only failed jobs can be retried, complete ones with --recollect, and only pending or retryable ones canceled"}
 	case errors.Is(err, storage.ErrCursorMoved):
 		return &fault{exitFailed, err, "another semel export --append works on the file: run this one again when that has ended"}
-	case errors.Is(err, storage.ErrDamaged):
-		return &fault{exitFailed, err, "semel verify names each place; kept pages that are lost can be let go by a shorter store.retain.bodies and a run"}
 	case errors.Is(err, storage.ErrMoved):
 		return &fault{exitStore, err, "what was committed is in the file that was moved; if that was removed, it is lost: go back to a backup"}
 	case errors.Is(err, storage.ErrFull):

@@ -46,6 +46,8 @@ func TestClassify(t *testing.T) {
 		{"unreadable", opening(storage.ErrUnreadable), exitUnreadable, "copy"},
 		{"newer", opening(storage.ErrNewerSchema), exitUnreadable, "later one"},
 		{"damaged record", fmt.Errorf("listing jobs: %w", &storage.RecordError{Bucket: "job", Err: errors.New("short")}), exitUnreadable, "damaged"},
+		{"lost page", fmt.Errorf("%w: %w", storage.ErrPageLost, fs.ErrNotExist), exitFailed, "recollect"},
+		{"collecting lost pages", &storage.RecordError{Bucket: "segment", Err: storage.ErrPageLost}, exitFailed, "recollect"},
 		{"no such job", fmt.Errorf("job 9: %w", storage.ErrNotFound), exitFailed, "semel jobs"},
 		{"nothing held", storage.ErrNotHeld, exitFailed, "semel runs"},
 		{"wrong state", storage.ErrTransition, exitFailed, "only failed jobs"},

@@ -54,7 +54,7 @@ func (a *app) verify(ctx context.Context, twice string) func(*config.Config, api
 			return err
 		}
 		if result.Breaches > 0 {
-			return &fault{exitFailed, fmt.Errorf("the store contradicts itself in %s", count(result.Breaches, "place")), "keep a copy of the file for a report, and go back to a backup; where only kept pages are lost, a shorter store.retain.bodies and a run let go of them"}
+			return &fault{exitFailed, fmt.Errorf("the store contradicts itself in %s", count(result.Breaches, "place")), "keep a copy of the file for a report, and go back to a backup; " + ofLostPages}
 		}
 		sums, err := service.Checksums(ctx)
 		if err != nil {
