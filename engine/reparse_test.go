@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -184,6 +187,49 @@ func TestReparse(t *testing.T) {
 		j, _ := job(t, s, "007")
 		if q := quarantined(t, s, j.ID); j.State != storage.StateComplete || j.Version != 1 || q == nil || q.Version != 2 {
 			t.Errorf("job whose page no longer fits: %+v with %+v", j, q)
+		}
+	})
+}
+
+// A page whose copy is damaged is missing, for a reparse and for a release; the others
+// are read.
+func TestReparseBesideDamage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "semel.db")
+		s, err := storage.Open(path, storage.Options{NoSync: true}) // not checked: it is damaged
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		collected(t, s, versionOf(t, 20, 1))
+		files, _ := filepath.Glob(path + storage.PagesSuffix + "/*")
+		if len(files) != 1 {
+			t.Fatal(files)
+		}
+		segment, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, unfit := job(t, s, "010")
+		lost := bytes.Index(segment, unfit[0].Page[:])
+		segment[lost+len(unfit[0].Page)] ^= 0xff // where what is compressed begins
+		if err := os.WriteFile(files[0], segment, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		e := idle(t, s, versionOf(t, 20, 2))
+		if _, err := e.Release(t.Context(), "shop", unfit[0].Job); !errors.Is(err, ErrNoPage) || !errors.Is(err, storage.ErrPageLost) {
+			t.Errorf("released: %v", err)
+		}
+		var missing []string
+		done, err := e.Reparse(t.Context(), Past{Source: "shop"}, false, func(n ReparseNews) error {
+			if n.Job != nil && n.Job.Missing {
+				missing = append(missing, n.Job.Job.Target)
+			}
+			return nil
+		})
+		want := Reparsing{Jobs: 20, Changed: 17, Unfit: 2, Missing: 1}
+		if err != nil || done != want || !slices.Equal(missing, []string{"010"}) {
+			t.Errorf("%+v, missing %v (%v), want %+v", done, missing, err, want)
 		}
 	})
 }

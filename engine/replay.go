@@ -29,7 +29,7 @@ type Unlike struct {
 // Replay parses the kept pages of a source's complete jobs again, commits their
 // records to the empty store scratch as the jobs did to theirs, and compares
 // the observations of both. Errors: storage.ErrNotFound (no such source),
-// *storage.RecordError where a page is damaged, those of the stores.
+// storage.ErrPageLost, those of the stores.
 func (e *Engine) Replay(ctx context.Context, source string, scratch *storage.Store) (Replay, error) {
 	src := e.sources[source]
 	if src == nil {

@@ -20,7 +20,7 @@ import (
 var ErrNoPage = errors.New("no page is kept that can be read again")
 
 // readAgain parses the page of a job's attempt by today's rules. Errors:
-// storage.ErrNotFound (it is no longer kept), *storage.RecordError (it is damaged).
+// storage.ErrNotFound (it is no longer kept), storage.ErrPageLost.
 func (e *Engine) readAgain(ctx context.Context, src *Source, j *storage.Job, read storage.Attempt) (*attempt, result, error) {
 	a := &attempt{engine: e, src: src, job: j}
 	r := result{gone: read.Gone(), record: storage.Attempt{FinalURL: read.FinalURL}}
@@ -76,6 +76,8 @@ func (e *Engine) reread(ctx context.Context, src *Source, j *storage.Job, read s
 	switch {
 	case errors.Is(err, storage.ErrNotFound): // retention let it go just now
 		return nil, fmt.Errorf("job %s: %w", j.Key, ErrNoPage)
+	case errors.Is(err, storage.ErrPageLost):
+		return nil, fmt.Errorf("job %s: %w: %w", j.Key, ErrNoPage, err)
 	case err != nil:
 		return nil, fmt.Errorf("reading the page of job %s again: %w", j.Key, err)
 	}
