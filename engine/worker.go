@@ -131,8 +131,8 @@ func (a *attempt) execute(ctx context.Context) (r result) {
 }
 
 // keep compresses the page if attempts that end like this one keep theirs: for
-// "failed" those whose page is set aside, too. A
-// gateway's own answer is never kept: it may show the login.
+// "failed" those whose page is set aside, too. A gateway's own answer is never
+// kept: it may show the login.
 func (a *attempt) keep(page *fetch.Page, r *result) {
 	bodies := a.engine.opts.Bodies
 	good := r.failure == nil && len(r.output.Bad) == 0

@@ -174,11 +174,7 @@ func (h *Handler) jobs(w *response, r *http.Request) error {
 }
 
 func (h *Handler) job(w *response, r *http.Request) error {
-	story, err := h.local.Job(r.Context(), r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, story)
+	return answerOne(w, r, h.local.Job)
 }
 
 func (h *Handler) retry(w *response, r *http.Request) error {
@@ -299,19 +295,20 @@ func (h *Handler) runs(w *response, r *http.Request) error {
 }
 
 func (h *Handler) releaseRun(w *response, r *http.Request) error {
-	return h.changeRun(w, r, h.local.ReleaseRun)
+	return answerOne(w, r, h.local.ReleaseRun)
 }
 
 func (h *Handler) discardRun(w *response, r *http.Request) error {
-	return h.changeRun(w, r, h.local.DiscardRun)
+	return answerOne(w, r, h.local.DiscardRun)
 }
 
-func (h *Handler) changeRun(w *response, r *http.Request, change func(ctx context.Context, ref string) (Run, error)) error {
-	run, err := change(r.Context(), r.PathValue("id"))
+// answerOne answers with what call gives of the id in the path.
+func answerOne[T any](w *response, r *http.Request, call func(ctx context.Context, ref string) (T, error)) error {
+	one, err := call(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, run)
+	return answer(w, http.StatusOK, one)
 }
 
 func (h *Handler) quarantine(w *response, r *http.Request) error {
@@ -323,11 +320,7 @@ func (h *Handler) quarantine(w *response, r *http.Request) error {
 }
 
 func (h *Handler) quarantinedJob(w *response, r *http.Request) error {
-	q, err := h.local.QuarantinedJob(r.Context(), r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, q)
+	return answerOne(w, r, h.local.QuarantinedJob)
 }
 
 func (h *Handler) quarantinedPage(w *response, r *http.Request) error {

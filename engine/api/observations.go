@@ -51,9 +51,8 @@ func (h *Handler) changes(w *response, r *http.Request, query url.Values) error 
 // parseExport reads an ExportRequest from a query, and values write it.
 func parseExport(source string, query url.Values) (ExportRequest, error) {
 	r := ExportRequest{Source: source}
-	for name, values := range query {
-		var err error
-		switch value := values[0]; name {
+	err := eachParameter(query, func(name, value string) (err error) {
+		switch name {
 		case "data_only":
 			r.DataOnly, err = parseFlag(name, value)
 		case "latest":
@@ -67,11 +66,9 @@ func parseExport(source string, query url.Values) (ExportRequest, error) {
 		default:
 			err = unknownParameter(name)
 		}
-		if err != nil {
-			return r, err
-		}
-	}
-	return r, nil
+		return err
+	})
+	return r, err
 }
 
 func (r ExportRequest) values() url.Values {
@@ -91,9 +88,8 @@ func (r ExportRequest) values() url.Values {
 // parseChanges reads a ChangesRequest from a query, and values write it.
 func parseChanges(source string, query url.Values) (ChangesRequest, error) {
 	r := ChangesRequest{Source: source, Limit: defaultChanges}
-	for name, values := range query {
-		var err error
-		switch value := values[0]; name {
+	err := eachParameter(query, func(name, value string) (err error) {
+		switch name {
 		case "cursor":
 			r.Cursor = value
 		case "data_only":
@@ -107,11 +103,9 @@ func parseChanges(source string, query url.Values) (ChangesRequest, error) {
 		default:
 			err = unknownParameter(name)
 		}
-		if err != nil {
-			return r, err
-		}
-	}
-	return r, nil
+		return err
+	})
+	return r, err
 }
 
 func (r ChangesRequest) values() url.Values {

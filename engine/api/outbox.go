@@ -174,8 +174,8 @@ func (l *Local) configured(sink string) bool {
 
 // parseOutboxFilter reads an OutboxFilter from a query, and values write it.
 func parseOutboxFilter(query url.Values) (f OutboxFilter, err error) {
-	for name, values := range query {
-		switch value := values[0]; name {
+	err = eachParameter(query, func(name, value string) (err error) {
+		switch name {
 		case "sink":
 			f.Sink = value
 		case "state":
@@ -191,11 +191,9 @@ func parseOutboxFilter(query url.Values) (f OutboxFilter, err error) {
 		default:
 			err = unknownParameter(name)
 		}
-		if err != nil {
-			return f, err
-		}
-	}
-	return f, nil
+		return err
+	})
+	return f, err
 }
 
 func parseInstant(name, text string) (time.Time, error) {

@@ -269,8 +269,8 @@ func (l *Local) eachSelected(ctx context.Context, s PageSelection, fn func(Quara
 
 // parseQuarantineFilter reads a QuarantineFilter from a query, and values write it.
 func parseQuarantineFilter(query url.Values) (f QuarantineFilter, err error) {
-	for name, values := range query {
-		switch value := values[0]; name {
+	err = eachParameter(query, func(name, value string) (err error) {
+		switch name {
 		case "source":
 			f.Source = value
 		case "field":
@@ -280,11 +280,9 @@ func parseQuarantineFilter(query url.Values) (f QuarantineFilter, err error) {
 		default:
 			err = unknownParameter(name)
 		}
-		if err != nil {
-			return f, err
-		}
-	}
-	return f, nil
+		return err
+	})
+	return f, err
 }
 
 func (f QuarantineFilter) values() url.Values {

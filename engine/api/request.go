@@ -28,10 +28,21 @@ func badRequest(format string, args ...any) error {
 	return &requestError{fmt.Errorf(format, args...)}
 }
 
+// eachParameter calls set with each parameter of a query and its first value, until
+// that finds one wrong.
+func eachParameter(query url.Values, set func(name, value string) error) error {
+	for name, values := range query {
+		if err := set(name, values[0]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // parseFilter reads a JobFilter from a query, and values write it.
 func parseFilter(query url.Values) (f JobFilter, err error) {
-	for name, values := range query {
-		switch value := values[0]; name {
+	err = eachParameter(query, func(name, value string) (err error) {
+		switch name {
 		case "source":
 			f.Source = value
 		case "state":
@@ -47,11 +58,9 @@ func parseFilter(query url.Values) (f JobFilter, err error) {
 		default:
 			err = unknownParameter(name)
 		}
-		if err != nil {
-			return f, err
-		}
-	}
-	return f, nil
+		return err
+	})
+	return f, err
 }
 
 // oneOf refuses a word that would match nothing; "" is any.

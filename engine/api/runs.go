@@ -214,8 +214,8 @@ func fewRuns(warnings []string, what string) []string {
 
 // parseRunFilter reads a RunFilter from a query, and values write it.
 func parseRunFilter(query url.Values) (f RunFilter, err error) {
-	for name, values := range query {
-		switch value := values[0]; name {
+	err = eachParameter(query, func(name, value string) (err error) {
+		switch name {
 		case "source":
 			f.Source = value
 		case "limit":
@@ -223,11 +223,9 @@ func parseRunFilter(query url.Values) (f RunFilter, err error) {
 		default:
 			err = unknownParameter(name)
 		}
-		if err != nil {
-			return f, err
-		}
-	}
-	return f, nil
+		return err
+	})
+	return f, err
 }
 
 func (f RunFilter) values() url.Values {
