@@ -69,15 +69,15 @@ func (l *Local) driftWarnings(tx *storage.Tx, src *config.Source) ([]string, err
 	if err != nil {
 		return nil, err
 	}
-	head, lost := "source "+src.Name, []string{}
-	if pause != "" {
-		head += fmt.Sprintf(" pauses since %s, and none of its jobs is run", d.Paused.UTC().Format(time.RFC3339))
-		lost = append(lost, pause)
-	}
+	head, lost, named := "source "+src.Name, []string{}, false
 	for _, is := range d.Drifted() {
 		lost = append(lost, fmt.Sprintf("%s (an example: semel show %d)", is, is.Example))
-		if is.String() == pause { // it is among these
-			lost = lost[1:]
+		named = named || is.Field == d.PausedFor
+	}
+	if pause != "" {
+		head += fmt.Sprintf(" pauses since %s, and none of its jobs is run", d.Paused.UTC().Format(time.RFC3339))
+		if !named { // the field has come back, and the pause stays
+			lost = append(lost, pause)
 		}
 	}
 	if len(lost) == 0 {
