@@ -165,15 +165,13 @@ func TestSchemasOfEvents(t *testing.T) {
 // What is no event of a type does not pass for one.
 func TestSchemasRefuse(t *testing.T) {
 	all := schemas(t, false)
-	whole := map[string]string{} // the first of each type
+	whole := map[string][]string{} // by type: jobs end in any order, so the first may lack a window
 	for _, text := range emitted(t, everything(t)) {
 		var head struct{ Type string }
 		if err := json.Unmarshal(text, &head); err != nil {
 			t.Fatal(err)
 		}
-		if whole[head.Type] == "" {
-			whole[head.Type] = string(text)
-		}
+		whole[head.Type] = append(whole[head.Type], string(text))
 	}
 	valid := func(event, text string) bool {
 		doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
@@ -184,7 +182,7 @@ func TestSchemasRefuse(t *testing.T) {
 	}
 	for _, event := range storage.EventTypes {
 		for _, other := range storage.EventTypes {
-			if event != other && valid(event, whole[other]) {
+			if event != other && valid(event, whole[other][0]) {
 				t.Errorf("%s passes for %s", other, event)
 			}
 		}
@@ -227,11 +225,12 @@ func TestSchemasRefuse(t *testing.T) {
 		{storage.EventRunFinished, `"kind":"window",`, ``},
 		{storage.EventRunFinished, `"jobs":2`, `"jobs":"2"`},
 	} {
-		broken := strings.Replace(whole[test.event], test.old, test.new, 1)
-		switch {
-		case broken == whole[test.event]:
-			t.Errorf("%s has no %s: %s", test.event, test.old, broken)
-		case valid(test.event, broken):
+		i := slices.IndexFunc(whole[test.event], func(text string) bool { return strings.Contains(text, test.old) })
+		if i < 0 {
+			t.Errorf("no %s has %s: %s", test.event, test.old, whole[test.event])
+			continue
+		}
+		if broken := strings.Replace(whole[test.event][i], test.old, test.new, 1); valid(test.event, broken) {
 			t.Errorf("%s with %s passes: %s", test.event, test.new, broken)
 		}
 	}
