@@ -55,11 +55,12 @@ type Attempt struct {
 	Kept        *KeptPage // in: a page to keep with it, nil: none
 	Page        PageHash  // out: the page kept with it, zero: none
 	ContentType string    // of that page
+	FetchedAt   time.Time // when a page that was read again had been fetched; zero: with this attempt
 }
 
 // attemptVersion 2 added Page and ContentType, and is sealed; 3 added Step,
-// Proxy and Lane; 4 Kind.
-const attemptVersion = 4
+// Proxy and Lane; 4 Kind; 5 FetchedAt.
+const attemptVersion = 5
 
 func (a *Attempt) encode() []byte {
 	e := newEncoder(attemptVersion, 200+len(a.FinalURL)+len(a.Reason))
@@ -77,6 +78,7 @@ func (a *Attempt) encode() []byte {
 	}
 	e.u32(uint32(a.Lane))
 	e.text(a.Kind)
+	e.time(a.FetchedAt)
 	if a.Page.IsZero() {
 		e.flag(false)
 		return e.sealed()
@@ -107,6 +109,9 @@ func decodeAttempt(key, b []byte) (Attempt, error) {
 	}
 	if d.version > 3 {
 		a.Kind = d.text()
+	}
+	if d.version > 4 {
+		a.FetchedAt = d.time()
 	}
 	if d.version > 1 && d.flag() {
 		copy(a.Page[:], d.take(len(a.Page)))

@@ -583,7 +583,7 @@ var rowDamage = []damage{
 		{"obs", rowY, "it was observed at no time"},
 		{"event", idKey(eventY), "revision 1 of the observation has another content or time"},
 	}},
-	{"observed at another time", changeRow(rowY, func(o *Observation) { o.ObservedAt = o.ObservedAt.Add(1e6) }), []Breach{
+	{"observed at another time", changeRow(rowY, func(o *Observation) { o.ObservedAt = o.ObservedAt.Add(-time.Second) }), []Breach{
 		{"event", idKey(eventY), "revision 1 of the observation has another content or time"},
 	}},
 	{"gone with data", changeRow(rowGone, func(o *Observation) { o.Data = []byte(`{}`) }), []Breach{
@@ -642,10 +642,10 @@ var eventDamage = []damage{
 		{"event", idKey(eventA), "its id is not that of what it tells"},
 	}},
 	{"another time", changeEvent(eventA, func(e *Event) { e.Timestamp = noTime }), []Breach{
-		{"event", idKey(eventA), "it tells of another time than its own"},
+		{"event", idKey(eventA), "it tells of what was observed after it"},
 	}},
-	{"newest at another time", changeEvent(eventLater, func(e *Event) { e.Timestamp = e.Timestamp.Add(time.Millisecond) }), []Breach{
-		{"event", idKey(eventLater), "revision 2 of the observation has another content or time"},
+	{"newest too early", changeEvent(eventLater, func(e *Event) { e.Timestamp = e.Timestamp.Add(-time.Millisecond) }), []Breach{
+		{"event", idKey(eventLater), "it tells of what was observed after it"},
 	}},
 	{"another key", changeEvent(eventA, func(e *Event) { e.Key = newJob("b").Key.String() }), []Breach{
 		{"event", idKey(eventA), "there is no observation s:b:-:-:-:-"},
@@ -1296,6 +1296,7 @@ var quarantineDamage = []damage{
 		{"attempt", attemptKey(jobReparsed, 2), "it read a kept page, and did not complete, had an owner or moved bytes"},
 	}},
 	{"attempt: fetched by nobody", changeAttempt(jobReparsed, 2, func(a *Attempt) { a.Kind = "" }), []Breach{
+		{"attempt", attemptKey(jobReparsed, 2), "it fetched its page at another time than its own"},
 		{"attempt", attemptKey(jobReparsed, 2), "it has no owner"},
 		{"job", idKey(jobReparsed), "2 of its attempts count, it says 1"},
 		{"job", idKey(jobReparsed), "its tries, its rescues and the bytes it spent are not those of its newest attempts"},

@@ -219,6 +219,7 @@ func attemptRules(a *Attempt) []rule {
 		{a.Category != "" && !a.Category.Known(), "its category is unknown: " + string(a.Category)},
 		{(a.Outcome == OutcomeRetry) == a.NextAt.IsZero(), "its outcome and the time of the next attempt contradict each other"},
 		{a.Kind != "" && a.Kind != KindReparse, "its kind is unknown: " + a.Kind},
+		{a.Kind != KindReparse && !a.FetchedAt.IsZero(), "it fetched its page at another time than its own"},
 		{a.Owner == "" && a.Kind != KindReparse, "it has no owner"},
 		{a.Kind == KindReparse && (a.Outcome != OutcomeComplete || a.Owner != "" || a.BytesUp != 0 || a.BytesDown != 0), "it read a kept page, and did not complete, had an owner or moved bytes"},
 		{a.Start.IsZero() || a.End.IsZero(), "it has no start or no end"},

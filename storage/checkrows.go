@@ -132,13 +132,13 @@ func (c *checker) observationEvent(k []byte, e *Event) {
 	c.rules(bucketEvent, k,
 		rule{e.ID != observationEventID(e.Type, false, then) && e.ID != observationEventID(e.Type, true, then), "its id is not that of what it tells"},
 		rule{(e.Type == EventCreated) != (then.Revision == 1), "its type and the revision it tells of contradict each other"},
-		rule{e.Timestamp.Unix() != then.ObservedAt.Unix(), "it tells of another time than its own"},
+		rule{e.Timestamp.Before(then.ObservedAt), "it tells of what was observed after it"},
 	)
 	switch {
 	case now == nil || then.Revision < now.Revision:
 	case then.Revision > now.Revision:
 		c.breach(bucketEvent, k, "it tells of revision %d, the observation is in revision %d", then.Revision, now.Revision)
-	case !then.sameContent(now) || !e.Timestamp.Equal(now.ObservedAt):
+	case !then.sameContent(now) || then.ObservedAt.Unix() != now.ObservedAt.Unix():
 		c.breach(bucketEvent, k, "revision %d of the observation has another content or time", now.Revision)
 	}
 }

@@ -53,6 +53,7 @@ func drawAttempt(t *rapid.T) Attempt {
 		Endpoint: text.Draw(t, "endpoint"), Country: text.Draw(t, "country"), Session: text.Draw(t, "session"),
 		Step: text.Draw(t, "step"), Proxy: text.Draw(t, "proxy"), Lane: LaneID(rapid.Uint32().Draw(t, "lane")),
 		ParserVersion: drawInt(t, "parser"), Records: drawInt(t, "records"), NextAt: drawTime(t, "next"),
+		Kind: text.Draw(t, "kind"), FetchedAt: drawTime(t, "fetched"),
 	}
 }
 

@@ -41,7 +41,7 @@ type Observation struct {
 	URL        string    // of the page, after redirects
 	Version    int       // of the rules that made it
 	Revision   int       // 1, and 1 more with every change of content
-	ObservedAt time.Time // when this content was committed
+	ObservedAt time.Time // when the page was fetched that brought this content: when its attempt ended
 	Missing    []string
 	Gone       bool
 	Data       []byte
@@ -125,7 +125,7 @@ func (tx *Tx) row(j *Job, r NewObservation, c *Completion) *Observation {
 	return &Observation{
 		Key: c.RowKey(j, r.Key),
 		Job: j.Key.String(), Window: j.Window, Country: j.Country, URL: c.Attempt.FinalURL,
-		Version: c.Attempt.ParserVersion, Revision: 1, ObservedAt: tx.Now,
+		Version: c.Attempt.ParserVersion, Revision: 1, ObservedAt: cmp.Or(c.Attempt.FetchedAt, tx.Now),
 		Missing: r.Missing, Gone: r.Gone, Data: r.Data,
 	}
 }

@@ -2,7 +2,9 @@ package storage_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"semel/storage"
@@ -218,6 +220,64 @@ func TestReparseIntoAnother(t *testing.T) {
 	}
 	if j := getJob(t, s, 2); j.State != storage.StateComplete || j.Attempts != 0 || j.Generation != 1 {
 		t.Errorf("the job of the new rules: %+v", j)
+	}
+}
+
+// TestReparseKeepsTheTimeOfThePage: what a page says was observed when it was
+// fetched, however late and however often it is read again, also for another job. Its
+// events happen when it is read.
+func TestReparseKeepsTheTimeOfThePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := storagetest.Open(t)
+		enqueue(t, s, target("a"))
+		l := claimOne(t, s).Lease()
+		time.Sleep(time.Second)
+		fetched := time.Now()
+		update(t, s, func(tx *storage.Tx) error {
+			c := record(storage.WriteUpsert, 1, "a", "1")
+			c.Attempt.Kept = unfitPage
+			_, err := tx.CompleteJob(l, c)
+			return err
+		})
+		for version := 2; version <= 4; version++ {
+			time.Sleep(24 * time.Hour)
+			update(t, s, func(tx *storage.Tx) error {
+				c := record(storage.WriteUpsert, version, "a", strconv.Itoa(version))
+				c.Sinks = allSinks
+				into := (*storage.NewJob)(nil)
+				if version == 4 {
+					n := target("a")
+					n.Key.Version, n.Version = version, version
+					into = &n
+				}
+				_, err := tx.ReparseJob(readAt(tx, 1), into, c)
+				return err
+			})
+			rows := observations(t, s, "s")
+			if o := rows[len(rows)-1]; o.Version != version || !o.ObservedAt.Equal(fetched) {
+				t.Errorf("version %d: %+v, want it observed at %s", version, o, fetched)
+			}
+			told := pending(t, s, "s")
+			if e := told[len(told)-1]; !e.Timestamp.Equal(time.Now()) {
+				t.Errorf("version %d was told at %s, want %s", version, e.Timestamp, time.Now())
+			}
+		}
+	})
+}
+
+// TestReparseAfterTheClockWasSetBack: no event is older than what it tells of.
+func TestReparseAfterTheClockWasSetBack(t *testing.T) {
+	s := storagetest.Open(t)
+	failed := failUnfit(t, s, target("a"))
+	read := readable(t, s, failed.ID)
+	read.End = time.Now().Add(time.Hour)
+	update(t, s, func(tx *storage.Tx) error {
+		c := record(storage.WriteUpsert, 2, "a", "1.00")
+		c.Sinks = allSinks
+		return reparse(tx, read, c)
+	})
+	if o := observations(t, s, "s")[0]; o.ObservedAt.After(time.Now()) {
+		t.Errorf("observed at %s", o.ObservedAt)
 	}
 }
 

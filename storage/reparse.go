@@ -1,6 +1,9 @@
 package storage
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Reparsable is the attempt whose page a job can be read from again: the one in
 // quarantine, or that which completed the job. Its page may be gone or never have
@@ -115,12 +118,17 @@ func (tx *Tx) SettleReparsed(run uint64, lacking string, sinks []Subscription) (
 }
 
 // saveReparse writes the attempt that a job was reparsed by: nobody had a lease
-// and no host was asked, so it has no owner and no lane, and is not counted.
+// and no host was asked, so it has no owner and no lane, and is not counted. A clock
+// that was set back since the page was fetched makes it no later than its rows' events.
 func (tx *Tx) saveReparse(j *Job, read Attempt, a *Attempt) error {
 	*a = Attempt{
 		Job: j.ID, Generation: j.Generation, Kind: KindReparse, Start: tx.Now, End: tx.Now, Outcome: OutcomeComplete,
 		Phase: read.Phase, Status: read.Status, FinalURL: read.FinalURL, Step: read.Step, Country: read.Country,
 		ParserVersion: a.ParserVersion, Records: a.Records, Page: read.Page, ContentType: read.ContentType,
+		FetchedAt: cmp.Or(read.FetchedAt, read.End),
+	}
+	if a.FetchedAt.After(tx.Now) {
+		a.FetchedAt = tx.Now
 	}
 	if err := tx.sharePage(a.Page); err != nil {
 		return err

@@ -346,6 +346,7 @@ type Attempt struct {
 	Owner         string            `json:"owner"`
 	Start         time.Time         `json:"start"`
 	End           time.Time         `json:"end"`
+	FetchedAt     *time.Time        `json:"fetched_at,omitempty"` // of KindReparse: when its page was
 	NextAt        *time.Time        `json:"next_at"`
 }
 

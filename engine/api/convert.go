@@ -63,7 +63,7 @@ func newAttempt(a storage.Attempt) Attempt {
 		BytesUp: a.BytesUp, BytesDown: a.BytesDown, FinalURL: a.FinalURL,
 		Endpoint: a.Endpoint, Country: a.Country, Session: a.Session,
 		ParserVersion: a.ParserVersion, Records: a.Records,
-		Owner: a.Owner, Start: a.Start, End: a.End, NextAt: when(a.NextAt),
+		Owner: a.Owner, Start: a.Start, End: a.End, FetchedAt: when(a.FetchedAt), NextAt: when(a.NextAt),
 	}
 }
 

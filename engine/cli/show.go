@@ -146,7 +146,7 @@ func limitsText(s *config.Source) string {
 func (a *app) attemptText(at api.Attempt) {
 	a.printf("attempt %d: %s\n", at.Generation, attemptOutcome(at))
 	if at.Kind == storage.KindReparse {
-		a.row("when", "%s, from a page that was kept: nothing was fetched, and it is not counted", timeText(&at.Start))
+		a.row("when", "%s, from the page that was fetched at %s: nothing was asked for, and it is not counted", timeText(&at.Start), timeText(at.FetchedAt))
 	} else {
 		a.row("when", "%s, for %s, by %s", timeText(&at.Start), durationText(at.End.Sub(at.Start)), at.Owner)
 	}
