@@ -91,15 +91,11 @@ func (p *page) jsonIn(key embeddedKey, text string) embeddedJSON {
 	doc, ok := p.embedded[key]
 	if !ok {
 		d := json.NewDecoder(strings.NewReader(text))
-		d.UseNumber()
-		err := d.Decode(&doc.value)
-		if err == nil {
-			err = checkDepth(doc.value, maxDepth)
-		}
+		value, err := decodeValue(d, len(text))
 		if err != nil {
 			doc.err = locateValue(unreadable("there is no JSON value: %v", err), text)
 		}
-		doc.end = int(d.InputOffset())
+		doc.value, doc.end = value, int(d.InputOffset())
 		if p.embedded == nil {
 			p.embedded = make(map[embeddedKey]embeddedJSON)
 		}

@@ -1,6 +1,7 @@
 package parser
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"regexp"
@@ -41,6 +42,12 @@ const (
 	// as [paths] costs the square of it: at the 10,000 that encoding/json reads,
 	// 20 KB took 40 s and 3 GB.
 	maxDepth = 1000
+
+	// maxValues is how many values the JSON of a page may have, where an object is
+	// objectValues: one with a member takes some 400 bytes. At the limit the values
+	// take 150 to 250 MB.
+	maxValues    = 3_000_000
+	objectValues = 4
 
 	// maxDigits is how long a number of a page's JSON may be. A jq expression such
 	// as . + 1 costs the square of it: at a million digits seconds.
@@ -223,6 +230,16 @@ type runeCounter struct {
 func (c *runeCounter) ReadRune() (r rune, size int, err error) {
 	c.read++
 	return c.Reader.ReadRune()
+}
+
+// checkValues refuses JSON that may have too many values. Those that stand in
+// texts are counted, too: real texts have few commas.
+func checkValues(text []byte) error {
+	n := bytes.Count(text, []byte(",")) + bytes.Count(text, []byte("[")) + objectValues*bytes.Count(text, []byte("{"))
+	if n > maxValues {
+		return unreadable("the JSON has more than %d values, each object counted as %d", maxValues, objectValues)
+	}
+	return nil
 }
 
 // checkDepth refuses a JSON value that is nested deeper than left, or has a

@@ -184,6 +184,18 @@ var hostile = []struct {
 		"row 1: field x: the page takes more than 10000700 steps to read",
 	},
 	{
+		"JSON of too many objects",
+		func() string { return "[" + strings.Repeat("{},", 600_000) + "1]" },
+		oneField(Field{Rule: Rule{JSON: "length"}}),
+		"field x: reading the page as JSON: the JSON has more than 3000000 values, each object counted as 4",
+	},
+	{
+		"JSON of too many objects within a page",
+		func() string { return "<script>s = [" + strings.Repeat("{},", 600_000) + "1]</script>" },
+		oneField(Field{Rule: Rule{Regex: "s =", JSON: "length"}}),
+		"field x: there is no JSON value: the JSON has more than 3000000 values, each object counted as 4",
+	},
+	{
 		"JSON nested 100,000 deep",
 		func() string { return strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) },
 		oneField(Field{Rule: Rule{JSON: "[paths]|length"}}),
@@ -283,9 +295,11 @@ func TestWithinLimits(t *testing.T) {
 			strings.Repeat(`<li><a href="/x?a=1"><i class="icon"></i><strong title='a > b'><span>x</span><br><em id=y>z</em></strong></a>`, 20_000),
 			Field{Rule: Rule{XPath: "count(//strong)"}, Type: "integer"}, "20000",
 		},
-		"200 fonts without end": {numbered("<p><font size=%d>x</p>", 200), Field{Rule: Rule{XPath: "count(//font)"}, Type: "integer"}, "20100"},
-		"JSON 1000 deep":        {strings.Repeat("[", 1000) + strings.Repeat("]", 1000), Field{Rule: Rule{JSON: "[paths]|length"}, Type: "integer"}, "999"},
-		"the second of many":    {strings.Repeat("<li>a</li>", 50_000), Field{Rule: Rule{CSS: "li:nth-child(2)"}}, `"a"`},
+		"200 fonts without end":    {numbered("<p><font size=%d>x</p>", 200), Field{Rule: Rule{XPath: "count(//font)"}, Type: "integer"}, "20100"},
+		"JSON of 3,000,000 values": {"[" + strings.Repeat("1,", 2_999_998) + "1]", Field{Rule: Rule{JSON: "length"}, Type: "integer"}, "2999999"},
+		"a large value in a page":  {"s = [" + strings.Repeat(`{"a":1},`, 100_000) + "1]; t = 2", Field{Rule: Rule{Regex: "[st] =", JSON: "numbers"}, Many: true}, `["2"]`},
+		"JSON 1000 deep":           {strings.Repeat("[", 1000) + strings.Repeat("]", 1000), Field{Rule: Rule{JSON: "[paths]|length"}, Type: "integer"}, "999"},
+		"the second of many":       {strings.Repeat("<li>a</li>", 50_000), Field{Rule: Rule{CSS: "li:nth-child(2)"}}, `"a"`},
 	} {
 		if got := parseField(t, Input{Body: []byte(c.page), Target: "1"}, c.field); got != c.want {
 			t.Errorf("%s gives %.300s, want %s", name, got, c.want)

@@ -110,16 +110,35 @@ func (p *page) jsonValue() (any, error) {
 // decodeJSON reads exactly one JSON value and keeps its numbers as written.
 func decodeJSON(b []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
+	v, err := decodeValue(d, len(b))
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
 		return nil, err
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return nil, errors.New("more text after the value")
+	}
+	return v, nil
+}
+
+// decodeValue reads the JSON value that a text of some size begins with, within the
+// limits on what it may cost. Numbers stay as written.
+func decodeValue(d *json.Decoder, size int) (v any, err error) {
+	if size > maxValues/objectValues { // less text cannot have too many
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return nil, err
+		}
+		if err := checkValues(raw); err != nil {
+			return nil, err
+		}
+		d = json.NewDecoder(bytes.NewReader(raw))
+	}
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return nil, err
 	}
 	return v, checkDepth(v, maxDepth)
 }
