@@ -18,10 +18,6 @@ const diskPages = 600
 
 // diskConfig collects pages of the shop directly, with its store in media.
 func diskConfig(site string, pages int) string {
-	ids := make([]string, pages)
-	for i := range ids {
-		ids[i] = fmt.Sprintf(`{ id = "%03d" }`, i)
-	}
 	return fmt.Sprintf(`version = 1
 [store]
 path = "media/semel.db"
@@ -40,7 +36,7 @@ version = 1
 [source.shop.parser.fields]
 title = { css = "h1", required = true }
 price = { css = ".price", type = "money", currency = "USD", decimal = "." }
-`, site, strings.Join(ids, ", "))
+`, site, numbered(pages))
 }
 
 // diskFolder is a folder with its store on a disk of 4 MB.

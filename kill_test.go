@@ -62,10 +62,6 @@ var deaths = []death{
 
 // killConfig collects the shop through a gateway with a login.
 func killConfig(site, proxy string) string {
-	ids := make([]string, killPages)
-	for i := range ids {
-		ids[i] = fmt.Sprintf(`{ id = "%03d" }`, i)
-	}
 	return fmt.Sprintf(`version = 1
 [store]
 bodies = "all"
@@ -100,7 +96,7 @@ version = 1
 [source.shop.parser.fields]
 title = { css = "h1", required = true }
 price = { css = ".price", type = "money", currency = "USD", decimal = "." }
-`, proxy, site, strings.Join(ids, ", "))
+`, proxy, site, numbered(killPages))
 }
 
 // kills is how many times TestKill kills the program.

@@ -284,6 +284,15 @@ type shop struct {
 	reached  func() // see at
 }
 
+// numbered are so many of the shop's pages, from 000 on, as a list of targets.
+func numbered(pages int) string {
+	ids := make([]string, pages)
+	for i := range ids {
+		ids[i] = fmt.Sprintf(`{ id = "%03d" }`, i)
+	}
+	return strings.Join(ids, ", ")
+}
+
 func newShop(t *testing.T) *shop {
 	s := &shop{requests: map[string]int{}}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))

@@ -37,10 +37,6 @@ price = { css = ".price", type = "money", currency = "USD", decimal = "." }
 
 // shelf is a config of source shop with settings, rules and sections of its own.
 func shelf(site, settings, rules, more string) string {
-	ids := make([]string, shelfPages)
-	for i := range ids {
-		ids[i] = fmt.Sprintf(`{ id = "%03d" }`, i)
-	}
 	return fmt.Sprintf(`version = 1
 [engine]
 allow_private = true
@@ -54,7 +50,7 @@ key = "{id}"
 targets = [%s]
 %s
 [source.shop.parser]
-%s%s`, site, strings.Join(ids, ", "), settings, rules, more)
+%s%s`, site, numbered(shelfPages), settings, rules, more)
 }
 
 const keepAll = "[store]\nbodies = \"all\"\n"

@@ -16,10 +16,6 @@ const sinkPages = 300
 
 // sinkConfig collects the shop for a file that is soon full.
 func sinkConfig(site string) string {
-	ids := make([]string, sinkPages)
-	for i := range ids {
-		ids[i] = fmt.Sprintf(`{ id = "%03d" }`, i)
-	}
 	return fmt.Sprintf(`version = 1
 [engine]
 allow_private = true
@@ -41,7 +37,7 @@ sinks = ["news"]
 version = 1
 [source.shop.parser.fields]
 title = { css = "h1", required = true }
-`, site, strings.Join(ids, ", "))
+`, site, numbered(sinkPages))
 }
 
 // TestFileSinkKilled kills runs at every point at which a sink's file may have got

@@ -16,8 +16,8 @@ const (
 	// 120 bytes each. Of 1,000 real pages the largest has 37,000.
 	maxNodes = 500_000
 
-	// maxAttributes is how many one tag may have. A page ends for now before a tag
-	// or behind it, but not within.
+	// maxAttributes is how many one tag may have: a page is cut before a tag or
+	// behind it, never within.
 	maxAttributes = 100_000
 
 	// maxLooks is how many elements the tags of a page may look at, each all that
