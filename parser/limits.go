@@ -44,8 +44,8 @@ const (
 	maxDepth = 1000
 
 	// maxValues is how many values the JSON of a page may have, where an object is
-	// objectValues: one with a member takes some 400 bytes. At the limit the values
-	// take 150 to 250 MB.
+	// objectValues: one with a member takes some 400 bytes. At the limit they
+	// come to some 260 MB.
 	maxValues    = 3_000_000
 	objectValues = 4
 
