@@ -109,9 +109,13 @@ func Guarded(was, now storage.Source) []string {
 	if was.Identity != now.Identity {
 		changes = append(changes, "what makes its job keys has changed"+fromTo(was.IdentityText, now.IdentityText)+": targets collected before would be collected again, under new keys")
 	}
+	past := was.Past[now.Version]
 	switch {
 	case now.Version < was.Version:
-		changes = append(changes, fmt.Sprintf("parser.version has been lowered from %d to %d: rows of the higher version would stay, whatever comes after them", was.Version, now.Version))
+		changes = append(changes, fmt.Sprintf("parser.version has been lowered from %d to %d: of two jobs that give one row, that of the higher version would win", was.Version, now.Version))
+	case now.Version > was.Version && past != "" && past != now.Rules:
+		newest := slices.Max(append(slices.Collect(maps.Keys(was.Past)), was.Version))
+		changes = append(changes, fmt.Sprintf("parser.version %d had other rules before: what these have read would pass for read by today's; raise it to %d", now.Version, newest+1))
 	case now.Version == was.Version && was.Rules != now.Rules:
 		changes = append(changes, fmt.Sprintf("the rules have changed under the same parser.version %d%s", now.Version, changedParts(was.Parts, now.Parts)))
 	}

@@ -48,6 +48,8 @@ func TestGuards(t *testing.T) {
 	was := StoredSource("shop", "identity: target", rulesOf(t, 3, "h1", "h2"))
 	bare := was
 	bare.IdentityText, bare.Parts = "", nil // as schema 3 recorded it
+	back := was
+	back.Past = map[int]string{4: rulesOf(t, 4, "h1").Fingerprint(), 5: "others"} // it was lowered, and accepted
 	for name, c := range map[string]struct {
 		was, now storage.Source
 		want     string // "": no guard
@@ -58,8 +60,13 @@ func TestGuards(t *testing.T) {
 		"one more and one less":   {was, StoredSource("shop", "identity: target", rulesOf(t, 3, "h1")), "source shop: the rules have changed under the same parser.version 3: fields.b is gone"},
 		"rules of an older":       {bare, StoredSource("shop", "identity: target", rulesOf(t, 3, "h1")), "source shop: the rules have changed under the same parser.version 3"},
 		"a raised version":        {was, StoredSource("shop", "identity: target", rulesOf(t, 4, "h1")), ""},
-		"a raised version alone":  {was, StoredSource("shop", "identity: target", rulesOf(t, 4, "h1", "h2")), ""},
-		"a lowered version":       {was, StoredSource("shop", "identity: target", rulesOf(t, 2, "h1")), "source shop: parser.version has been lowered from 3 to 2: rows of the higher version would stay, whatever comes after them"},
+		"a version used before": {
+			back, StoredSource("shop", "identity: target", rulesOf(t, 4, "h2")),
+			"source shop: parser.version 4 had other rules before: what these have read would pass for read by today's; raise it to 6",
+		},
+		"a version used before for the same": {back, StoredSource("shop", "identity: target", rulesOf(t, 4, "h1")), ""},
+		"a raised version alone":             {was, StoredSource("shop", "identity: target", rulesOf(t, 4, "h1", "h2")), ""},
+		"a lowered version":                  {was, StoredSource("shop", "identity: target", rulesOf(t, 2, "h1")), "source shop: parser.version has been lowered from 3 to 2: of two jobs that give one row, that of the higher version would win"},
 		"another identity": {
 			was, StoredSource("shop", "identity: target, scope", rulesOf(t, 4, "h1")),
 			"source shop: what makes its job keys has changed, from (identity: target) to (identity: target, scope): targets collected before would be collected again, under new keys",
@@ -71,7 +78,14 @@ func TestGuards(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := openStore(t)
-			if err := registered(t, s, c.was); err != nil {
+			for version, rules := range c.was.Past {
+				before := c.was
+				before.Version, before.Rules = version, rules
+				if err := s.Update(t.Context(), func(tx *storage.Tx) error { return tx.PutSource(before) }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.Update(t.Context(), func(tx *storage.Tx) error { return tx.PutSource(c.was) }); err != nil {
 				t.Fatal(err)
 			}
 			err := registered(t, s, StoredSource("other", "x", rulesOf(t, 1, "h1")), c.now)

@@ -187,16 +187,17 @@ func (p *reparsing) add(tx *storage.Tx, b *batch, j *storage.Job) error {
 	return err
 }
 
-// superseded reports whether a job whose key names older rules has one beside it of
-// newer ones that is complete, or has a page of its own in quarantine.
+// superseded reports whether a job whose key names other rules has one beside it, of
+// today's or of newer ones than its own, that is complete, or has a page of its own in
+// quarantine.
 func (p *reparsing) superseded(tx *storage.Tx, j *storage.Job) (bool, error) {
 	if j.Key.Version == 0 {
 		return false, nil
 	}
-	key := j.Key
-	versions := append(tx.Counters(p.src.Name).RulesVersions(), p.src.Rules.Version())
+	key, today := j.Key, p.src.Rules.Version()
+	versions := append(tx.Counters(p.src.Name).RulesVersions(), today)
 	for _, key.Version = range versions {
-		if key.Version <= j.Key.Version {
+		if key.Version == j.Key.Version || key.Version < j.Key.Version && key.Version != today {
 			continue
 		}
 		newer, err := tx.JobByKey(key)
@@ -256,6 +257,9 @@ func (p *reparsing) commit(ctx context.Context, pages []*reread, unread []*stora
 		return err
 	})
 	p.done.Held += held
+	for i := 0; i < len(pages) && err == nil && !p.dry; i++ {
+		err = p.engine.tellDrift(p.src, pages[i].drift)
+	}
 	return err
 }
 

@@ -62,12 +62,15 @@ type reread struct {
 	c    storage.Completion // what it gives
 	bad  *failure           // why it gives nothing; nil: it does
 
+	reading *storage.Reading // how well it fits these rules; nil: they have read it before, or nobody asks
+
 	// What its commit has found.
 	into    *storage.Job // that it completed; nil: none
 	moved   bool         // its job was worked on meanwhile
 	was     map[string]*storage.Observation
 	changes []Difference
 	taken   []storage.JobKey // rows that are its job's now
+	drift   storage.DriftNews
 }
 
 // reread reads the page of a job. Errors: ErrNoPage, and those of readAgain.
@@ -81,7 +84,11 @@ func (e *Engine) reread(ctx context.Context, src *Source, j *storage.Job, read s
 	case err != nil:
 		return nil, fmt.Errorf("reading the page of job %s again: %w", j.Key, err)
 	}
-	return &reread{src: src, job: j, read: read, c: a.completion(r), bad: r.failure}, nil
+	page := &reread{src: src, job: j, read: read, c: a.completion(r), bad: r.failure}
+	if r.failure == nil && read.ParserVersion != src.Rules.Version() {
+		page.reading = a.reading(&r)
+	}
+	return page, nil
 }
 
 // commitPages writes what pages of a source give, sets aside those that do not fit,
@@ -138,7 +145,11 @@ func (r *reread) commit(tx *storage.Tx) (err error) {
 	if err != nil {
 		return err
 	}
-	r.into, err = tx.ReparseJob(r.read, into, r.c)
+	if r.into, err = tx.ReparseJob(r.read, into, r.c); err != nil || r.reading == nil {
+		return err
+	}
+	r.reading.Job, r.reading.Generation, r.reading.Time = r.into.ID, r.into.Generation, r.read.Fetched()
+	r.drift, err = tx.CountPage(*r.reading, r.src.Drift, r.src.Sinks)
 	return err
 }
 
@@ -311,6 +322,9 @@ func (e *Engine) Release(ctx context.Context, source string, job uint64) (left [
 		_, err := tx.SettleReparsed(r.into.Run, "", src.Sinks)
 		return err
 	})
+	if err == nil {
+		err = e.tellDrift(src, r.drift)
+	}
 	if r.bad != nil {
 		return r.bad.problems, err
 	}

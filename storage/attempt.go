@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -131,6 +132,9 @@ func decodeAttempt(key, b []byte) (Attempt, error) {
 func (a *Attempt) Gone() bool {
 	return a.Outcome == OutcomeComplete && (a.Status == 404 || a.Status == 410)
 }
+
+// Fetched is when the page that it read was fetched.
+func (a *Attempt) Fetched() time.Time { return cmp.Or(a.FetchedAt, a.End) }
 
 // counts reports whether an attempt is one of Job.Attempts: it fetched something
 // and had an outcome of its own.

@@ -73,7 +73,7 @@ func (c *checker) driftPage(k []byte, d *Drift, p *DriftPage) {
 		return
 	}
 	a, err := c.tx.attempt(p.Job, p.Generation)
-	if err == nil && (a.Outcome != OutcomeFail && a.Outcome != OutcomeComplete || a.Kind == KindReparse || a.ParserVersion != d.Version) {
+	if err == nil && (a.Outcome != OutcomeFail && a.Outcome != OutcomeComplete || a.ParserVersion != d.Version) {
 		c.breach(bucketDrift, k, "attempt %d of job %d read no page by version %d of the rules", p.Generation, p.Job, d.Version)
 	}
 }

@@ -12,6 +12,7 @@ import (
 const (
 	MetricComplete      = "attempts/complete"        // attempts that committed
 	MetricAttempts      = "attempts/counted"         // attempts that count against limits
+	MetricReread        = "reread"                   // jobs that had failed and are complete by reading their page again
 	MetricRecovered     = "recovered"                // leases taken back from dead or silent workers
 	MetricAfterRecovery = "completed_after_recovery" // jobs that completed after such a recovery
 	MetricDuplicates    = "duplicates_rejected"      // observations that changed nothing under a taken key
@@ -114,6 +115,9 @@ func (tx *Tx) countersUnder(source, metric string) Counters {
 func (c Counters) State(state JobState) int64 { return c[metricState+string(state)] }
 
 func rulesMetric(version int) string { return metricRules + strconv.Itoa(version) }
+
+// Completed is how many jobs the counted attempts have completed, in the end.
+func (c Counters) Completed() int64 { return c[MetricComplete] + c[MetricReread] }
 
 // RulesVersions are the versions of the rules that have read the pages of complete
 // jobs, in no order.

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -42,6 +43,7 @@ type Reading struct {
 	Version    int            // of the rules
 	Job        uint64         // whose page it is
 	Generation uint32         // of the attempt that read it
+	Time       time.Time      // when it was fetched; zero: now
 	Records    int            // that it holds, those that were set aside among them; at least 1
 	Fields     []FieldReading // of the rules, in their order; at least one
 }
@@ -81,7 +83,7 @@ type DriftField struct {
 type DriftPage struct {
 	Job        uint64
 	Generation uint32 // of the attempt
-	Time       time.Time
+	Time       time.Time // when it was fetched
 	Records    int
 	Shares     []Share // of its records that fill each of Drift.Fields
 }
@@ -262,7 +264,7 @@ type DriftNews struct {
 
 // CountPage counts a page that rules have read, in the transaction of its job's
 // outcome, tells of fields that have drifted with it, and pauses the source where that is
-// so for many pages. Pages that are read again are not counted: they were. Errors:
+// so for many pages. Of each version of the rules a page counts once. Errors:
 // ErrNotFound (there is no such job).
 func (tx *Tx) CountPage(r Reading, p DriftPolicy, sinks []Subscription) (news DriftNews, err error) {
 	before, err := tx.Drift(r.Source, r.Version)
@@ -273,7 +275,7 @@ func (tx *Tx) CountPage(r Reading, p DriftPolicy, sinks []Subscription) (news Dr
 	if p.Failed == 0 {
 		d.Paused, d.PausedFor = noTime, "" // it did, under another config
 	}
-	began := d.count(r.page(tx.Now), p)
+	began := d.count(r.page(cmp.Or(r.Time, tx.Now)), p)
 	for _, i := range began {
 		news.Began = append(news.Began, d.drifted(i))
 		if err := tx.emitDrift(d, i, &r, sinks); err != nil {
@@ -309,8 +311,8 @@ func (d *Drift) next(r *Reading) *Drift {
 }
 
 // page is a Reading as it is kept.
-func (r *Reading) page(now time.Time) DriftPage {
-	p := DriftPage{Job: r.Job, Generation: r.Generation, Time: now, Records: r.Records, Shares: make([]Share, len(r.Fields))}
+func (r *Reading) page(fetched time.Time) DriftPage {
+	p := DriftPage{Job: r.Job, Generation: r.Generation, Time: fetched, Records: r.Records, Shares: make([]Share, len(r.Fields))}
 	for i, f := range r.Fields {
 		p.Shares[i] = notRead
 		if f.Records > 0 {

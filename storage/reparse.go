@@ -1,9 +1,6 @@
 package storage
 
-import (
-	"cmp"
-	"fmt"
-)
+import "fmt"
 
 // Reparsable is the attempt whose page a job can be read from again: the one in
 // quarantine, or that which completed the job. Its page may be gone or never have
@@ -66,8 +63,11 @@ func (tx *Tx) ReparseJob(read Attempt, into *NewJob, c Completion) (*Job, error)
 	if err := tx.saveReparse(j, read, &c.Attempt); err != nil {
 		return nil, err
 	}
-	if was == StateComplete {
+	switch {
+	case was == StateComplete:
 		c.Follow = nil
+	case into == nil:
+		tx.count(j.Key.Source, MetricReread, 1)
 	}
 	var done Completed
 	if err := tx.finish(j, &c, &done); err != nil || was == StateComplete { // its rows were counted when it was collected
@@ -125,7 +125,7 @@ func (tx *Tx) saveReparse(j *Job, read Attempt, a *Attempt) error {
 		Job: j.ID, Generation: j.Generation, Kind: KindReparse, Start: tx.Now, End: tx.Now, Outcome: OutcomeComplete,
 		Phase: read.Phase, Status: read.Status, FinalURL: read.FinalURL, Step: read.Step, Country: read.Country,
 		ParserVersion: a.ParserVersion, Records: a.Records, Page: read.Page, ContentType: read.ContentType,
-		FetchedAt: cmp.Or(read.FetchedAt, read.End),
+		FetchedAt: read.Fetched(),
 	}
 	if a.FetchedAt.After(tx.Now) {
 		a.FetchedAt = tx.Now

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -15,6 +16,10 @@ type Source struct {
 	Rules    string    `json:"rules"`    // fingerprint of the parser's rules
 	Version  int       `json:"version"`  // that these rules have
 	Since    time.Time `json:"since"`    // when these were first used; set by PutSource
+
+	// Fingerprints of the rules that other versions had last; set by PutSource, since
+	// schema 5.
+	Past map[int]string `json:"past,omitempty"`
 
 	// For telling people what differs; absent in records of schema 3.
 	IdentityText string            `json:"identity_text,omitempty"` // the settings of Identity
@@ -55,12 +60,22 @@ func (tx *Tx) Sources() ([]Source, error) {
 
 // PutSource remembers a source as it is now.
 func (tx *Tx) PutSource(s Source) error {
-	s.Since = tx.Now
-	switch was, err := tx.Source(s.Name); {
-	case err != nil && !isNotFound(err):
+	was, err := tx.Source(s.Name)
+	if err != nil && !isNotFound(err) {
 		return err
-	case err == nil && was.same(&s):
+	}
+	s.Since, s.Past = tx.Now, was.Past
+	switch {
+	case err != nil: // it is new
+	case was.same(&s):
 		s.Since = was.Since
+	case was.Version != s.Version:
+		s.Past = maps.Clone(was.Past)
+		if s.Past == nil {
+			s.Past = map[int]string{}
+		}
+		s.Past[was.Version] = was.Rules
+		delete(s.Past, s.Version)
 	}
 	v, err := json.Marshal(s)
 	if err != nil {

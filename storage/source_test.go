@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +44,13 @@ func TestPutSource(t *testing.T) {
 			} else {
 				second = got
 			}
+		}
+		if want := map[int]string{1: "q"}; !maps.Equal(second.Past, want) {
+			t.Errorf("other versions had the rules %v, want %v", second.Past, want)
+		}
+		src.Version, src.Rules = 1, "p"
+		if got, want := put(src).Past, map[int]string{2: "q"}; !maps.Equal(got, want) {
+			t.Errorf("back at version 1, others had the rules %v, want %v", got, want)
 		}
 	})
 }

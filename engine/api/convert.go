@@ -108,7 +108,7 @@ func newSourceStatus(c storage.Counters) SourceStatus {
 		AttemptP50: c.DurationQuantile(0.5).Milliseconds(), AttemptP99: c.DurationQuantile(0.99).Milliseconds(),
 		Retries: c.By(storage.MetricRetries), Failures: c.By(storage.MetricFailures),
 	}
-	if n := c[storage.MetricComplete]; n > 0 { // also of jobs that are forgotten by now
+	if n := c.Completed(); n > 0 { // also of jobs that are forgotten by now
 		s.AttemptsPerComplete = float64(s.Attempts) / float64(n)
 		s.BytesPerComplete = float64(s.BytesUp+s.BytesDown) / float64(n)
 	}

@@ -36,7 +36,7 @@ const (
 // newEstimate estimates from a source's history.
 func newEstimate(c *config.Config, history storage.Counters, targets int64) *Estimate {
 	bytes := history[storage.MetricBytesUp] + history[storage.MetricBytesDown]
-	e := &Estimate{Targets: targets, Jobs: history[storage.MetricComplete]}
+	e := &Estimate{Targets: targets, Jobs: history.Completed()}
 	e.Thin = e.Jobs < thinJobs
 	if e.Jobs == 0 {
 		return e

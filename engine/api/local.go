@@ -285,7 +285,7 @@ var pauseHints = map[engine.PauseKind]string{
 func (l *Local) sourceStatus(c storage.Counters, estimate int64) SourceStatus {
 	s := newSourceStatus(c)
 	spent := costOf(l.Config, c.Proxies())
-	s.Cost, s.CostPerComplete = spent.money(), spent.times(1, c[storage.MetricComplete])
+	s.Cost, s.CostPerComplete = spent.money(), spent.times(1, c.Completed())
 	if estimate > 0 {
 		s.Estimate = newEstimate(l.Config, c, estimate)
 	}

@@ -53,7 +53,7 @@ type PageSelection struct {
 	Rules  Rules    `json:"rules,omitempty"`
 }
 
-// Rules are the fingerprints of sources' rules as the caller's config has them, by
+// Rules are versions and fingerprints of sources' rules as the caller's config has them, by
 // source: for a call that reads pages by the rules of the process that holds the
 // store. A source that is not there may have any.
 type Rules map[string]string
@@ -62,9 +62,13 @@ type Rules map[string]string
 func RulesOf(c *config.Config) Rules {
 	rules := Rules{}
 	for i := range c.Sources {
-		rules[c.Sources[i].Name] = c.Sources[i].Rules.Fingerprint()
+		rules[c.Sources[i].Name] = rulesName(&c.Sources[i])
 	}
 	return rules
+}
+
+func rulesName(src *config.Source) string {
+	return fmt.Sprintf("v%d %s", src.Rules.Version(), src.Rules.Fingerprint())
 }
 
 // check refuses a source whose rules are not what the caller means. Errors:
@@ -74,7 +78,7 @@ func (r Rules) check(l *Local, source string) error {
 	if src == nil {
 		return fmt.Errorf("%w %q: its rules are needed", ErrUnknownSource, source)
 	}
-	if meant, ok := r[source]; ok && meant != src.Rules.Fingerprint() {
+	if meant, ok := r[source]; ok && meant != rulesName(src) {
 		return fmt.Errorf("reading pages of source %s: %w", source, ErrOtherConfig)
 	}
 	return nil

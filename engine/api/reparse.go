@@ -117,6 +117,8 @@ func (r *ReparseResult) add(of *Reparsed) {
 		for _, f := range row.Fields {
 			n := r.Fields[f.Name]
 			switch {
+			case empty(f.Was) && empty(f.Now): // null, and not there
+				continue
 			case empty(f.Was):
 				n.Added++
 			case empty(f.Now):
