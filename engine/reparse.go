@@ -5,20 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"time"
 
 	"semel/storage"
 )
 
-// reparseBatch is how many pages are read before what they gave is committed. It
-// bounds what is in memory, and what is read once more after a kill. Where the rows of
-// a window change together, its pages are one batch, however many they are.
-const reparseBatch = 50
+// What is read before it is committed. It bounds what is in memory, how long others
+// wait for a commit, and what is read once more after a kill. Where the rows of a window
+// change together, its pages are committed together, however many they are.
+const (
+	reparseBatch  = 50      // pages
+	reparseWeight = 1 << 20 // bytes of their records, each of these and of their links as 1 KiB at least: some 50 ms of the store
+)
 
 // Reparsing counts what today's rules make of the jobs of a source.
 type Reparsing struct {
-	Jobs    int // that are complete, or have a page in quarantine
-	Current int // of these: read by these rules before
+	Jobs    int // that are complete or were, or have a page in quarantine
+	Current int // of these: read by rules of this version before
 	Same    int // that give the rows that stand
 	Changed int // that give others
 	Unfit   int // whose pages do not fit these rules: what they gave stays
@@ -166,8 +170,13 @@ func (p *reparsing) add(tx *storage.Tx, b *batch, j *storage.Job) error {
 	case !errors.Is(err, storage.ErrNotFound):
 		return err
 	}
-	if !j.State.Terminal() || j.State == storage.StateFailed && !quarantined {
+	if !j.State.Terminal() {
 		return nil
+	}
+	if j.State == storage.StateFailed && !quarantined {
+		if stood, err := everComplete(tx, j); err != nil || !stood {
+			return err
+		}
 	}
 	p.done.Jobs++
 	superseded, err := p.superseded(tx, j)
@@ -185,6 +194,13 @@ func (p *reparsing) add(tx *storage.Tx, b *batch, j *storage.Job) error {
 	}
 	b.pages = append(b.pages, &reread{src: p.src, job: j, read: read})
 	return err
+}
+
+// everComplete reports whether a job that has failed was complete before, so that it
+// has rows.
+func everComplete(tx *storage.Tx, j *storage.Job) (bool, error) {
+	attempts, err := tx.Attempts(j.ID)
+	return slices.ContainsFunc(attempts, func(a storage.Attempt) bool { return a.Outcome == storage.OutcomeComplete }), err
 }
 
 // superseded reports whether a job whose key names other rules has one beside it, of
@@ -214,20 +230,28 @@ func (p *reparsing) superseded(tx *storage.Tx, j *storage.Job) (bool, error) {
 	return false, nil
 }
 
-// work reads the pages of a batch, commits what they give in one transaction, and
-// tells of it.
+// work reads the pages of a batch, commits what they give, in one transaction unless
+// that is too much, and tells of it.
 func (p *reparsing) work(ctx context.Context, b *batch) error {
 	var pages []*reread
+	weight := 0
 	for _, page := range b.pages {
 		r, err := p.engine.reread(ctx, p.src, page.job, page.read)
 		switch {
 		case errors.Is(err, ErrNoPage):
 			b.unread = append(b.unread, page.job)
+			continue
 		case err != nil:
 			return err
-		default:
-			pages = append(pages, r)
 		}
+		pages, weight = append(pages, r), weight+r.weight()
+		if weight < reparseWeight || p.src.Write == storage.WriteReplace {
+			continue
+		}
+		if err := p.finish(ctx, pages, nil); err != nil {
+			return err
+		}
+		pages, weight = nil, 0
 	}
 	for _, j := range b.unread {
 		p.done.Missing++
@@ -235,10 +259,15 @@ func (p *reparsing) work(ctx context.Context, b *batch) error {
 			return err
 		}
 	}
+	return p.finish(ctx, pages, b.unread)
+}
+
+// finish commits pages, and counts what became of them.
+func (p *reparsing) finish(ctx context.Context, pages []*reread, unread []*storage.Job) error {
 	if len(pages) == 0 {
 		return nil
 	}
-	if err := p.commit(ctx, pages, b.unread); err != nil {
+	if err := p.commit(ctx, pages, unread); err != nil {
 		return err
 	}
 	for _, r := range pages {

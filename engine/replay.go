@@ -180,12 +180,34 @@ func (p *replay) compare(ctx context.Context) error {
 			return err
 		}
 		_, err = lookup(p.scratch, was.Key)
-		if errors.Is(err, storage.ErrNotFound) {
+		if !errors.Is(err, storage.ErrNotFound) {
+			return err
+		}
+		older, err := p.older(was)
+		if err == nil && !older {
 			p.unlike(was.Key, "its page gave it, and does not now")
-			return nil
 		}
 		return err
 	})
+}
+
+// older reports whether an observation may come from an earlier page of its job, or
+// from other rules: what a job's last page no longer gives stays.
+func (p *replay) older(o *storage.Observation) (bool, error) {
+	if o.Version != p.src.Rules.Version() {
+		return true, nil
+	}
+	key, err := storage.ParseJobKey(o.Job)
+	if err != nil {
+		return false, err
+	}
+	var j *storage.Job
+	err = p.engine.opts.Store.View(func(tx *storage.Tx) (err error) { j, err = tx.JobByKey(key); return err })
+	if err != nil {
+		return false, err
+	}
+	made, err := p.completing(j)
+	return o.ObservedAt.Before(made.Fetched()), err
 }
 
 // madeAgain reports whether the job that an observation came from is in the

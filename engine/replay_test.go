@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"semel/parser"
 	"semel/storage"
@@ -114,5 +115,38 @@ func TestReplayOfAPageJustGone(t *testing.T) {
 	}
 	if got := replayed(t, opts); got.Missing != 1 || got.Pages != 0 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// What a page no longer gives stays, by its rules or by newer ones, and is no
+// difference.
+func TestReplayOfRowsThatStay(t *testing.T) {
+	for _, mode := range []storage.WriteMode{storage.WriteUpsert, storage.WriteAppend, storage.WriteInsert} {
+		t.Run(string(mode), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src := offersOf(t, 3, 1, mode, "li")
+				s := collectedWindow(t, src)
+				all := len(rows(t, s))
+				time.Sleep(time.Hour)
+				fewer := newSite(func(*http.Request, int) (*http.Response, error) { return respond(200, "<ul></ul>"), nil })
+				if err := s.Update(t.Context(), func(tx *storage.Tx) error { _, err := tx.RecollectJob(1); return err }); err != nil {
+					t.Fatal(err)
+				}
+				opts := options(s, fewer, src)
+				opts.Bodies = BodiesAll
+				runOnce(t, opts)
+				if got := replayed(t, opts); len(got.Unlike) != 0 || got.Pages != 3 {
+					t.Errorf("the page has fewer rows: %+v", got)
+				}
+				opts.Sources[0] = offersOf(t, 3, 2, mode, "li:not(.more)")
+				reparse(t, idle(t, s, opts.Sources[0]), false)
+				if got := replayed(t, opts); len(got.Unlike) != 0 || got.Pages != 3 || got.Rows == 0 {
+					t.Errorf("the rules give fewer rows: %+v", got)
+				}
+				if n := len(rows(t, s)); n != all {
+					t.Errorf("%d rows stand of %d", n, all)
+				}
+			})
+		})
 	}
 }

@@ -153,6 +153,17 @@ func (r *reread) commit(tx *storage.Tx) (err error) {
 	return err
 }
 
+// weight is what the page's commit takes, in bytes of which a record or a link is at
+// least 1024.
+func (r *reread) weight() int {
+	const least = 1 << 10
+	n := least * len(r.c.Follow)
+	for i := range r.c.Records {
+		n += max(least, len(r.c.Records[i].Data))
+	}
+	return n
+}
+
 // successor is the job that the page completes in place of its own, where the key
 // names other rules than today's; nil: its own.
 func (r *reread) successor(tx *storage.Tx) (*storage.NewJob, error) {

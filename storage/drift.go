@@ -82,7 +82,7 @@ type DriftField struct {
 // DriftPage is a page that was read.
 type DriftPage struct {
 	Job        uint64
-	Generation uint32 // of the attempt
+	Generation uint32    // of the attempt
 	Time       time.Time // when it was fetched
 	Records    int
 	Shares     []Share // of its records that fill each of Drift.Fields

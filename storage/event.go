@@ -127,10 +127,10 @@ func (o *Observation) tell() (again bool) {
 	return false
 }
 
-// toldIn is what was told of o, if next is of the same window and version: those
-// are in the ids.
+// toldIn is what was told of o, if next is of the same window, which is in the ids. So
+// is the version, but one that was given up may come back.
 func (o *Observation) toldIn(next *Observation) []uint64 {
-	if !o.Window.Equal(next.Window) || o.Version != next.Version {
+	if !o.Window.Equal(next.Window) {
 		return nil
 	}
 	return o.Told

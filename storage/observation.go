@@ -46,7 +46,7 @@ type Observation struct {
 	Gone       bool
 	Data       []byte
 	Seq        uint64   // number of the change that brought this content (see Changes); 0: an older schema wrote it
-	Told       []uint64 // hashes of the contents that observation.updated has told of, of this window and version; see tell
+	Told       []uint64 // hashes of the contents that observation.updated has told of, of this window; see tell
 }
 
 const observationVersion = 3 // 2 is sealed, 3 has Seq and Told

@@ -82,6 +82,9 @@ func TestQuarantineRelease(t *testing.T) {
 	if list := observations(t, s, "s"); len(list) != 1 || list[0].Version != 2 || list[0].URL != "http://h/a" {
 		t.Errorf("rows %+v", list)
 	}
+	if n := counters(t, s, "s").Completed(); n != 1 {
+		t.Errorf("%d jobs were completed", n)
+	}
 	if got := events(t, s)[2:]; len(got) != 1 || got[0] != storage.EventCreated || quarantined(t, s) != 0 {
 		t.Errorf("events since %q, %d in quarantine", got, quarantined(t, s))
 	}
@@ -180,6 +183,22 @@ func TestQuarantineIsKept(t *testing.T) {
 	}
 	err := s.Update(context.Background(), func(tx *storage.Tx) error { return tx.DiscardQuarantine(failed.ID) })
 	wantError(t, err, storage.ErrNotFound)
+}
+
+// TestReparseOfCanceled: what a person has canceled is not completed by a page that is
+// still in quarantine.
+func TestReparseOfCanceled(t *testing.T) {
+	s := storagetest.Open(t)
+	failed := failUnfit(t, s, target("a"))
+	read := readable(t, s, failed.ID)
+	update(t, s, func(tx *storage.Tx) error { _, err := tx.RequeueJob(failed.ID); return err })
+	update(t, s, func(tx *storage.Tx) error { _, err := tx.CancelJob(failed.ID, nil); return err })
+	err := s.Update(context.Background(), func(tx *storage.Tx) error {
+		_, err := tx.Reparsable(getJob(t, s, failed.ID))
+		wantError(t, err, storage.ErrNotFound)
+		return reparse(tx, read, record(storage.WriteUpsert, 2, "a", "1.00"))
+	})
+	wantError(t, err, storage.ErrTransition)
 }
 
 // TestReparseIntoAnother: where the key names the rules, a page that is read by

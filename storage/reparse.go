@@ -4,8 +4,12 @@ import "fmt"
 
 // Reparsable is the attempt whose page a job can be read from again: the one in
 // quarantine, or that which completed the job. Its page may be gone or never have
-// been kept. Error: ErrNotFound where there is none, or it is pruned.
+// been kept. Error: ErrNotFound where there is none, it is pruned, or a person has
+// canceled the job.
 func (tx *Tx) Reparsable(j *Job) (Attempt, error) {
+	if j.canceled() {
+		return Attempt{}, fmt.Errorf("page of job %s, which was canceled: %w", j.Key, ErrNotFound)
+	}
 	q, err := tx.Quarantine(j.ID)
 	switch {
 	case err == nil:
@@ -22,6 +26,9 @@ func (tx *Tx) Reparsable(j *Job) (Attempt, error) {
 // still give.
 func (tx *Tx) readAgain(read Attempt) (*Job, error) {
 	j, err := tx.Job(read.Job)
+	if isNotFound(err) {
+		return nil, fmt.Errorf("%s of job %d, which was forgotten meanwhile: %w", verbReparse, read.Job, ErrTransition)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -78,17 +85,19 @@ func (tx *Tx) ReparseJob(read Attempt, into *NewJob, c Completion) (*Job, error)
 }
 
 // reparsedInto is the job that a page of another completes. One that has a page of
-// its own, or is about to, is left alone.
+// its own, or is about to, and one that a person has canceled is left alone.
 func (tx *Tx) reparsedInto(from *Job, n NewJob) (*Job, error) {
-	made, err := tx.EnqueueJob(n)
+	j, err := tx.JobByKey(n.Key)
+	if isNotFound(err) {
+		var made Enqueued
+		if made, err = tx.EnqueueJob(n); err == nil {
+			j, err = tx.Job(made.ID)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	j, err := tx.Job(made.ID)
-	if err != nil {
-		return nil, err
-	}
-	if j.State != StatePending && j.State != StateFailed || tx.hasQuarantine(j.ID) {
+	if j.State != StatePending && j.State != StateFailed || j.canceled() || tx.hasQuarantine(j.ID) {
 		return nil, fmt.Errorf("%s of job %s, which is %s: %w", verbReparse, j.Key, j.State, ErrTransition)
 	}
 	return j, tx.endQuarantine(from)

@@ -125,6 +125,9 @@ func (tx *Tx) CancelJob(id uint64, sinks []Subscription) (*Job, error) {
 	return j, tx.conclude(EventJobFailed, j, sinks)
 }
 
+// canceled reports whether a person has stopped a job for good.
+func (j *Job) canceled() bool { return j.State == StateFailed && j.Category == CategoryCanceled }
+
 // RequeueJob sends a failed job back to pending, its limits counted anew and
 // its mark (MarkSent) taken back, for a person. Errors: ErrNotFound, ErrTransition (it has not failed).
 func (tx *Tx) RequeueJob(id uint64) (*Job, error) { return tx.requeue(id, verbRequeue) }

@@ -91,10 +91,10 @@ func newDifference(d engine.Difference) (Difference, error) {
 	}
 	out := Difference{Key: row.Key.Target, Window: when(row.Window), Country: null(row.Country)}
 	switch {
-	case d.Was == nil:
+	case d.Was == nil || d.Was.Gone:
 		out.Kind, out.Record = DifferenceNew, row.Data
-	case d.Now == nil:
-		out.Kind, out.Record = DifferenceGone, row.Data
+	case d.Now == nil || d.Now.Gone:
+		out.Kind, out.Record = DifferenceGone, d.Was.Data
 	default:
 		var err error
 		out.Kind = DifferenceChanged

@@ -55,6 +55,7 @@ func TestReleaseByOtherRules(t *testing.T) {
 		read  int
 	}{
 		{Rules{"shop": "other"}, ErrOtherConfig, 0},
+		{Rules{"shop": strings.Replace(RulesOf(l.Config)["shop"], "v1 ", "v2 ", 1)}, ErrOtherConfig, 0},
 		{RulesOf(l.Config), nil, 2},
 		{nil, nil, 2},
 	} {

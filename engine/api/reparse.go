@@ -42,8 +42,8 @@ type Reparsed struct {
 
 // ReparseResult counts what was read.
 type ReparseResult struct {
-	Jobs      int                    `json:"jobs"`    // that are complete, or have a page in quarantine
-	Current   int                    `json:"current"` // of these: read by these rules before
+	Jobs      int                    `json:"jobs"`    // that are complete or were, or have a page in quarantine
+	Current   int                    `json:"current"` // of these: read by rules of this version before
 	Same      int                    `json:"same"`
 	Changed   int                    `json:"changed"`
 	Unfit     int                    `json:"unfit"`     // whose pages do not fit these rules: what they gave stays

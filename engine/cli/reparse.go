@@ -37,7 +37,7 @@ when its page is collected again. Under replace it goes: the rows of a window ch
 one step, and are held for semel runs where a page of the window does not fit or is not
 kept, or fewer than half of them would be left. All pages of a window are in memory then.
 
-Jobs that these rules have read are passed over: a call that was cut short is made
+Jobs that rules of this version have read are passed over: a call that was cut short is made
 again and goes on, and one more does nothing. Jobs without a page that can be read are
 named and counted: semel retry --source SOURCE --recollect collects all of the source
 again, semel retry JOB --recollect one. (Where identity names the parser, semel run makes
@@ -155,7 +155,7 @@ func (a *app) reparseCounts(r api.ReparseRequest, result api.ReparseResult) {
 	if r.DryRun {
 		verb = "would be read again"
 	}
-	a.notef("%s %s: %d changed, %d the same, %d not fitting; %d read by these rules before", count(result.Jobs-result.Current-result.Missing-result.Moved, "page"), verb, result.Changed, result.Same, result.Unfit, result.Current)
+	a.notef("%s %s: %d changed, %d the same, %d not fitting; %d read by rules of this version before", count(result.Jobs-result.Current-result.Missing-result.Moved, "page"), verb, result.Changed, result.Same, result.Unfit, result.Current)
 	if result.Missing > 0 {
 		a.notef("%s without a page that can be read again: semel retry --source %s --recollect collects those again", count(result.Missing, "job"), r.Source)
 	}
