@@ -127,6 +127,11 @@ func TestReplayOfRowsThatStay(t *testing.T) {
 				src := offersOf(t, 3, 1, mode, "li")
 				s := collectedWindow(t, src)
 				all := len(rows(t, s))
+				slips := options(s, newSite(offers), offersOf(t, 3, 1, mode, "li:not(.more)"))
+				slips.Bodies = BodiesAll
+				if got := replayed(t, slips); len(got.Unlike) == 0 {
+					t.Errorf("other rules under the same version: %+v", got)
+				}
 				time.Sleep(time.Hour)
 				fewer := newSite(func(*http.Request, int) (*http.Response, error) { return respond(200, "<ul></ul>"), nil })
 				if err := s.Update(t.Context(), func(tx *storage.Tx) error { _, err := tx.RecollectJob(1); return err }); err != nil {

@@ -15,8 +15,9 @@ func (a *app) acceptCommand() *cobra.Command {
 		Short: "Take a source's changed identity, rules or pages as they are now",
 		Long: `Take a source as the config has it now. semel run and whatever else makes jobs
 stops, with exit code 4, where what makes its job keys has changed, where its rules
-have changed under the same parser.version, and where that was lowered: accept says
-that this is meant. Jobs and observations stay as they are.
+have changed under the same parser.version, and where that was lowered, or raised to
+one that other rules had before: accept says that this is meant. Jobs and observations
+stay as they are.
 
 Where its pages have changed, which semel status tells, they are taken as they are
 now: a source that pauses for that goes on, and they are counted anew.
