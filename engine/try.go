@@ -19,7 +19,8 @@ type Trial struct {
 	Reason   string
 	Gone     bool
 	Records  []parser.Record
-	Links    []Link // in page order by rule, as they would be followed
+	Problems []storage.Problem // rows that do not fit and would be set aside; of a page that fails, why it does not fit
+	Links    []Link            // in page order by rule, as they would be followed
 }
 
 // Link is a job that a page's link would become.
@@ -73,9 +74,9 @@ func (e *Engine) try(ctx context.Context, name string, target intake.Target, exe
 		}
 	}
 	a.tellFollow(r.follow, 0)
-	trial := Trial{Key: n.Key.String(), Attempt: r.record, Gone: r.gone, Records: r.output.Records, Links: r.follow.links()}
+	trial := Trial{Key: n.Key.String(), Attempt: r.record, Gone: r.gone, Records: r.output.Records, Problems: problemsOf(r.output.Bad...), Links: r.follow.links()}
 	if r.failure != nil {
-		trial.Category, trial.Reason = r.failure.category, r.failure.reason
+		trial.Category, trial.Reason, trial.Problems = r.failure.category, r.failure.reason, r.failure.problems
 	}
 	return trial, nil
 }

@@ -132,7 +132,7 @@ func (f QuarantineFilter) matches(q *Quarantined) bool {
 func newQuarantined(tx *storage.Tx, q *storage.Quarantine) (Quarantined, error) {
 	out := Quarantined{
 		ID: q.Job, Since: q.Since, ParserVersion: q.Version,
-		Rows: q.Rows, Problems: newProblems(q.Problems), More: q.More,
+		Rows: q.Rows, Problems: NewProblems(q.Problems), More: q.More,
 	}
 	j, err := tx.Job(q.Job)
 	if err != nil {
@@ -147,7 +147,8 @@ func newQuarantined(tx *storage.Tx, q *storage.Quarantine) (Quarantined, error) 
 	return out, err
 }
 
-func newProblems(list []storage.Problem) []Problem {
+// NewProblems are problems of the store as Quarantined has them; of none, an empty list.
+func NewProblems(list []storage.Problem) []Problem {
 	problems := make([]Problem, len(list))
 	for i, p := range list {
 		problems[i] = Problem{Field: p.Field, Value: p.Value, Reason: p.Reason}
@@ -232,7 +233,7 @@ func (l *Local) ReleasePages(ctx context.Context, s PageSelection, fn func(Relea
 		case err != nil:
 			return err
 		}
-		return fn(Released{ID: q.ID, Job: q.Job, Released: len(left) == 0, Problems: newProblems(left)})
+		return fn(Released{ID: q.ID, Job: q.Job, Released: len(left) == 0, Problems: NewProblems(left)})
 	})
 }
 

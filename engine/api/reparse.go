@@ -94,7 +94,7 @@ func (l *Local) Reparse(ctx context.Context, r ReparseRequest, fn func(ReparseNe
 }
 
 func newReparsed(of *engine.Reparsed) (*Reparsed, error) {
-	out := &Reparsed{Job: of.Job.String(), Problems: newProblems(of.Unfit), Missing: of.Missing}
+	out := &Reparsed{Job: of.Job.String(), Problems: NewProblems(of.Unfit), Missing: of.Missing}
 	for _, d := range of.Changes {
 		row, err := newDifference(d)
 		if err != nil {

@@ -13,8 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"semel/engine"
+	"semel/engine/api"
 	"semel/engine/config"
 	"semel/engine/intake"
+	"semel/storage"
 )
 
 func (a *app) tryCommand() *cobra.Command {
@@ -24,7 +26,8 @@ func (a *app) tryCommand() *cobra.Command {
 		Use:   "try SOURCE [--url URL | --var NAME=VALUE]... [--file PAGE]",
 		Short: "Fetch and parse one target, store nothing",
 		Long: `Fetch and parse one target as a run would, and show the record, the fields that
-are missing, the links that would be followed, and what became of it. Nothing is stored and no store is needed.
+are missing, the rows that would be set aside (rows_bad = "quarantine"), the links
+that would be followed, and what became of it. Nothing is stored and no store is needed.
 Without --url and --var it is the source's first target; with --file the page is
 read from a file ("-" for stdin) instead of the network. What a run would send is
 sent, also a request that must not be repeated.
@@ -55,7 +58,8 @@ type trial struct {
 	BytesUp   int64         `json:"bytes_up"`
 	BytesDown int64         `json:"bytes_down"`
 	Records   []trialRecord `json:"records"`
-	Links     []trialLink   `json:"links,omitempty"` // that a run would follow
+	Problems  []api.Problem `json:"problems,omitempty"` // rows that a run would set aside; of a page that fails, why it does not fit
+	Links     []trialLink   `json:"links,omitempty"`    // that a run would follow
 }
 
 // trialLink is engine.Link with names for JSON.
@@ -151,7 +155,7 @@ func newTrial(source string, t engine.Trial) trial {
 		Phase: t.Attempt.Phase, Status: t.Attempt.Status, FinalURL: t.Attempt.FinalURL,
 		Endpoint: t.Attempt.Endpoint, Country: t.Attempt.Country,
 		BytesUp: t.Attempt.BytesUp, BytesDown: t.Attempt.BytesDown,
-		Records: make([]trialRecord, 0, len(t.Records)),
+		Records: make([]trialRecord, 0, len(t.Records)), Problems: api.NewProblems(t.Problems),
 	}
 	if t.Category != "" {
 		category := string(t.Category)
@@ -201,6 +205,9 @@ func (a *app) trialText(t engine.Trial) error {
 			a.notef("record %s: missing %s", plain(r.Key), strings.Join(r.Missing, ", "))
 		}
 	}
+	if t.Category == "" && len(t.Problems) > 0 {
+		a.setAsideText(t.Problems)
+	}
 	for _, l := range t.Links {
 		a.notef("follows %s: %s", l.Source, plain(l.URL))
 	}
@@ -208,4 +215,12 @@ func (a *app) trialText(t engine.Trial) error {
 		return errors.New("the page has no rows")
 	}
 	return nil
+}
+
+// setAsideText says which rows of a page do not fit, and what a run does with them.
+func (a *app) setAsideText(rows []storage.Problem) {
+	for _, p := range api.NewProblems(rows) {
+		a.notef("set aside: %s", problemText(p))
+	}
+	a.notef("%s set aside (rows_bad): a run would commit the others, and exit with %d", count(len(rows), "row"), exitJobs)
 }
