@@ -248,7 +248,7 @@ func (l *Local) DiscardPages(ctx context.Context, s PageSelection, fn func(Quara
 }
 
 // eachSelected calls fn with the pages of a selection. Those that are named are all
-// there when it begins.
+// there when it begins; of a source, one that a run has completed meanwhile is no matter.
 func (l *Local) eachSelected(ctx context.Context, s PageSelection, fn func(Quarantined) error) error {
 	var pages []Quarantined
 	for _, ref := range s.Refs {
@@ -262,7 +262,13 @@ func (l *Local) eachSelected(ctx context.Context, s PageSelection, fn func(Quara
 	case len(s.Refs) == 0 && s.Source == "":
 		return badRequest("name refs or a source")
 	case len(s.Refs) == 0:
-		return l.Quarantine(ctx, QuarantineFilter{Source: s.Source}, fn)
+		return l.Quarantine(ctx, QuarantineFilter{Source: s.Source}, func(q Quarantined) error {
+			err := fn(q)
+			if errors.Is(err, storage.ErrNotFound) && l.hasLeft(q.ID) {
+				return nil
+			}
+			return err
+		})
 	}
 	for _, q := range pages {
 		if err := fn(q); err != nil {
@@ -270,6 +276,15 @@ func (l *Local) eachSelected(ctx context.Context, s PageSelection, fn func(Quara
 		}
 	}
 	return nil
+}
+
+// hasLeft reports whether nothing of a job is in quarantine.
+func (l *Local) hasLeft(job uint64) bool {
+	err := l.Store.View(func(tx *storage.Tx) error {
+		_, err := tx.Quarantine(job)
+		return err
+	})
+	return errors.Is(err, storage.ErrNotFound)
 }
 
 // parseQuarantineFilter reads a QuarantineFilter from a query, and values write it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,8 +18,15 @@ import (
 func quarantineOf(t *testing.T) *Local {
 	t.Helper()
 	l := shopping(t, storagetest.Open(t))
+	quarantine(t, l, "a")
+	return l
+}
+
+// quarantine has the page of a new job of source shop set aside.
+func quarantine(t *testing.T, l *Local, target string) {
+	t.Helper()
 	err := l.Store.Update(t.Context(), func(tx *storage.Tx) error {
-		_, err := tx.EnqueueJob(storage.NewJob{Key: storage.JobKey{Source: "shop", Target: "a"}, URL: "http://shop.test/", Host: "shop.test"})
+		_, err := tx.EnqueueJob(storage.NewJob{Key: storage.JobKey{Source: "shop", Target: target}, URL: "http://shop.test/", Host: "shop.test"})
 		if err != nil {
 			return err
 		}
@@ -32,7 +40,6 @@ func quarantineOf(t *testing.T) *Local {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l
 }
 
 // Pages are read by the rules that the caller means, or not at all.
@@ -108,5 +115,44 @@ func TestQuarantineRequests(t *testing.T) {
 		if w.Code != test.status || !strings.Contains(w.Body.String(), test.want) {
 			t.Errorf("%s %s: %d %s, want %d and %s", test.method, test.path, w.Code, w.Body, test.status, test.want)
 		}
+	}
+}
+
+// A page that leaves the quarantine while those of its source are gone through, as when
+// a run completes its job, does not end the call. That a source is none of the process
+// that holds the store does.
+func TestSourceBesideARun(t *testing.T) {
+	for name, all := range map[string]func(l *Local, told func(id uint64)) error{
+		"release": func(l *Local, told func(uint64)) error {
+			return l.ReleasePages(t.Context(), PageSelection{Source: "shop"}, func(r Released) error { told(r.ID); return nil })
+		},
+		"discard": func(l *Local, told func(uint64)) error {
+			return l.DiscardPages(t.Context(), PageSelection{Source: "shop"}, func(q Quarantined) error { told(q.ID); return nil })
+		},
+	} {
+		l := quarantineOf(t)
+		quarantine(t, l, "b")
+		quarantine(t, l, "c")
+		leaves := func(job uint64) error {
+			return l.Store.Update(t.Context(), func(tx *storage.Tx) error { return tx.DiscardQuarantine(job) })
+		}
+		l.Release = func(_ context.Context, _ string, job uint64) ([]storage.Problem, error) { return nil, leaves(job) }
+		var ids []uint64
+		err := all(l, func(id uint64) {
+			if ids = append(ids, id); id == 1 {
+				if err := leaves(2); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		if err != nil || !slices.Equal(ids, []uint64{1, 3}) {
+			t.Errorf("%s: of the pages of jobs 1 and 3, which are left, %d: %v", name, ids, err)
+		}
+	}
+	l := quarantineOf(t)
+	l.Release = func(context.Context, string, uint64) ([]storage.Problem, error) { return nil, storage.ErrNotFound }
+	err := l.ReleasePages(t.Context(), PageSelection{Source: "shop"}, func(Released) error { return nil })
+	if !errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("of a source that the engine does not have: %v", err)
 	}
 }
