@@ -46,10 +46,11 @@ type QuarantineFilter struct {
 	Limit  int    // 0: no limit
 }
 
-// PageSelection names pages in quarantine by their jobs, or all of a source.
+// PageSelection names pages in quarantine by their jobs, or all of a source: one of
+// both.
 type PageSelection struct {
-	Refs   []string `json:"refs,omitempty"`   // ids or keys of jobs
-	Source string   `json:"source,omitempty"` // where Refs is empty
+	Refs   []string `json:"refs,omitempty"` // ids or keys of jobs
+	Source string   `json:"source,omitempty"`
 	Rules  Rules    `json:"rules,omitempty"`
 }
 
@@ -250,6 +251,9 @@ func (l *Local) DiscardPages(ctx context.Context, s PageSelection, fn func(Quara
 // eachSelected calls fn with the pages of a selection. Those that are named are all
 // there when it begins; of a source, one that a run has completed meanwhile is no matter.
 func (l *Local) eachSelected(ctx context.Context, s PageSelection, fn func(Quarantined) error) error {
+	if (len(s.Refs) == 0) == (s.Source == "") {
+		return badRequest("name refs or a source, and not both")
+	}
 	var pages []Quarantined
 	for _, ref := range s.Refs {
 		q, err := l.QuarantinedJob(ctx, ref)
@@ -258,10 +262,7 @@ func (l *Local) eachSelected(ctx context.Context, s PageSelection, fn func(Quara
 		}
 		pages = append(pages, q)
 	}
-	switch {
-	case len(s.Refs) == 0 && s.Source == "":
-		return badRequest("name refs or a source")
-	case len(s.Refs) == 0:
+	if len(s.Refs) == 0 {
 		return l.Quarantine(ctx, QuarantineFilter{Source: s.Source}, func(q Quarantined) error {
 			err := fn(q)
 			if errors.Is(err, storage.ErrNotFound) && l.hasLeft(q.ID) {

@@ -108,6 +108,8 @@ func TestQuarantineRequests(t *testing.T) {
 		{"GET", "/v1/quarantine/1/page", "", http.StatusOK, "<p>"},
 		{"GET", "/v1/quarantine/2", "", http.StatusNotFound, "not found"},
 		{"POST", "/v1/quarantine/discard", "{}", http.StatusBadRequest, "name refs or a source"},
+		{"POST", "/v1/quarantine/discard", `{"refs":["1"],"source":"shop"}`, http.StatusBadRequest, "not both"},
+		{"POST", "/v1/quarantine/release", `{"refs":["1"],"source":"shop"}`, http.StatusBadRequest, "not both"},
 		{"POST", "/v1/quarantine/discard", `{"refs":["1"]}`, http.StatusOK, `"id":1`},
 		{"POST", "/v1/quarantine/discard", `{"refs":["1"]}`, http.StatusNotFound, "not found"},
 	} {
