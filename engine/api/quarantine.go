@@ -172,6 +172,9 @@ func (l *Local) QuarantinedPage(_ context.Context, ref string, w io.Writer) erro
 			return err
 		}
 		read, err = tx.Reparsable(j)
+		if err == nil && read.Page.IsZero() {
+			err = fmt.Errorf(`page of job %s: %w: none was kept, for store.bodies was "none" when it was fetched`, j.Key, storage.ErrNotFound)
+		}
 		return err
 	})
 	if err != nil {

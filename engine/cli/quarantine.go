@@ -277,7 +277,8 @@ func (a *app) releasePagesCommand() *cobra.Command {
 		Short: "Read pages again by the rules as they are now, and commit what fits",
 		Long: `Read pages again by the rules as they are now, without a request. Where all fits,
 the job is complete as if the page had just been collected; what does not fit stays,
-with its new problems, and then the exit code is 3.
+with its new problems, and so does a page that was not kept (store.bodies = "none"):
+then the exit code is 3.
 
 ` + exits(exitDone, exitFailed, exitUsage, exitJobs, exitConfig, exitStore, exitUnreadable),
 	}, func(ctx context.Context, args []string) error {
@@ -287,12 +288,9 @@ with its new problems, and then the exit code is 3.
 		}
 		return a.writing(ctx, func(c *config.Config, service api.Service) error {
 			s.Rules = api.RulesOf(c)
-			read, stay := 0, 0
+			var n releaseCounts
 			err := service.ReleasePages(ctx, s, func(r api.Released) error {
-				read++
-				if !r.Released {
-					stay++
-				}
+				n.add(r)
 				return a.released(r)
 			})
 			switch {
@@ -300,16 +298,45 @@ with its new problems, and then the exit code is 3.
 				return sourceFault(c, source)
 			case err != nil:
 				return rulesFault(quarantineFault(err))
-			case stay > 0:
-				return &fault{exitJobs, fmt.Errorf("%s not fit", does(int64(stay))), "semel quarantine show JOB tells what is left"}
-			case read == 0:
+			case n == (releaseCounts{}):
 				a.notef("nothing of source %s is in quarantine", source)
 			}
-			return nil
+			return n.fault()
 		})
 	})
 	cmd.Flags().StringVar(&source, "source", "", "all pages of this `SOURCE`")
 	return cmd
+}
+
+// releaseCounts are how many pages were released, do not fit, and could not be read.
+type releaseCounts struct{ released, unfit, unread int64 }
+
+func (n *releaseCounts) add(r api.Released) {
+	switch {
+	case r.Released:
+		n.released++
+	case r.Unread != "":
+		n.unread++
+	default:
+		n.unfit++
+	}
+}
+
+// fault says why pages stay; nil: none does.
+func (n releaseCounts) fault() error {
+	var why []string
+	hint := `semel retry JOB asks for a page again; it is kept unless store.bodies is "none"`
+	if n.unfit > 0 {
+		why = append(why, does(n.unfit)+" not fit")
+		hint = "semel quarantine show JOB tells what is left"
+	}
+	if n.unread > 0 {
+		why = append(why, count(n.unread, "page")+" could not be read again")
+	}
+	if len(why) == 0 {
+		return nil
+	}
+	return &fault{exitJobs, errors.New(strings.Join(why, ", ")), hint}
 }
 
 // rulesFault is of a run that works by other rules than the config has now.
