@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"semel/parser"
 	"semel/storage"
@@ -86,4 +87,76 @@ func rows(t *testing.T, s *storage.Store) (data []string) {
 	}
 	storagetest.Check(t, s)
 	return data
+}
+
+// countReleasable is how many pages of shop are said to fit rules that have not read
+// them, as they may.
+func countReleasable(t *testing.T, s *storage.Store, src Source) (n int) {
+	t.Helper()
+	err := s.View(func(tx *storage.Tx) error {
+		pages, err := Releasable(tx, []Source{src})
+		n = pages["shop"]
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Only pages that a release can read are said to be releasable. Where versions stand side
+// by side, the page of an older one is none once the newer has collected the target.
+func TestReleasable(t *testing.T) {
+	sideBySide := func(version int) Source {
+		src := versionOf(t, 10, version)
+		src.Identity.Parser = true
+		return src
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		collected(t, s, sideBySide(1)) // 010 does not fit
+		newer := sideBySide(2)
+		if same, n := countReleasable(t, s, sideBySide(1)), countReleasable(t, s, newer); same != 0 || n != 1 {
+			t.Errorf("%d pages for the version that has read them, %d for a newer one", same, n)
+		}
+		if n := countReleasable(t, s, Source{}); n != 0 {
+			t.Errorf("%d pages of a source that is not there", n)
+		}
+		collected(t, s, newer)
+		if n := countReleasable(t, s, newer); n != 0 {
+			t.Errorf("%d pages whose targets the newer version has collected itself", n)
+		}
+	})
+}
+
+// The page of an earlier step than the last is none that rules read again.
+func TestReleasableOfSteps(t *testing.T) {
+	for step, want := range map[string]int{"form": 0, "result": 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := openStore(t)
+			src := versionOf(t, 1, 2)
+			src.Steps = []Step{{Name: "form"}, {Name: "result"}}
+			n, err := src.NewJob(src.Targets.Targets[0], time.Time{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.Update(t.Context(), func(tx *storage.Tx) error {
+				if _, err := tx.EnqueueJob(n); err != nil {
+					return err
+				}
+				claimed, err := tx.ClaimJobs("me", time.Minute, []storage.ClaimGroup{{Lanes: tx.ReadyLanes(), Max: 1}})
+				if err != nil {
+					return err
+				}
+				a := storage.Attempt{Category: storage.CategoryValidation, ParserVersion: 1, Step: step, Kept: storage.KeepPage([]byte("<p>"))}
+				return tx.FailJob(claimed[0][0].Lease(), a, storage.Failure{Category: a.Category, Problems: []storage.Problem{{Row: -1, Reason: "no token"}}})
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := countReleasable(t, s, src); got != want {
+				t.Errorf("step %s: %d pages, want %d", step, got, want)
+			}
+		})
+	}
 }

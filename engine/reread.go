@@ -265,9 +265,14 @@ func (e *Engine) updateOrDry(ctx context.Context, dry bool, fn func(*storage.Tx)
 	return err
 }
 
-// Releasable counts, by source, the pages in quarantine that are kept and that rules of
-// the version given have not read: they may fit these.
-func Releasable(tx *storage.Tx, versions map[string]int) (map[string]int, error) {
+// Releasable counts, by source, the pages in quarantine that today's rules have not read
+// and can read: they may fit these. Of sources only Name, Rules and the names of Steps
+// matter.
+func Releasable(tx *storage.Tx, sources []Source) (map[string]int, error) {
+	byName := make(map[string]*Source, len(sources))
+	for i := range sources {
+		byName[sources[i].Name] = &sources[i]
+	}
 	pages := map[string]int{}
 	var failed error
 	_, err := tx.Quarantined(0, math.MaxInt, func(q *storage.Quarantine) bool {
@@ -275,16 +280,32 @@ func Releasable(tx *storage.Tx, versions map[string]int) (map[string]int, error)
 		if j, failed = tx.Job(q.Job); failed != nil {
 			return false
 		}
-		if q.Version >= versions[j.Key.Source] || !j.State.Terminal() {
-			return true
+		var may bool
+		if src := byName[j.Key.Source]; src != nil {
+			may, failed = releasable(tx, src, q, j)
 		}
-		var read storage.Attempt
-		if read, failed = tx.Reparsable(j); failed == nil && !read.Page.IsZero() {
+		if may {
 			pages[j.Key.Source]++
 		}
 		return failed == nil
 	})
 	return pages, errors.Join(err, failed)
+}
+
+// releasable reports whether Release may commit the page that a job has in quarantine.
+func releasable(tx *storage.Tx, src *Source, q *storage.Quarantine, j *storage.Job) (bool, error) {
+	if q.Version >= src.Rules.Version() || !j.State.Terminal() {
+		return false, nil
+	}
+	_, err := rereadable(tx, src, j)
+	if errors.Is(err, ErrNoPage) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	superseded, err := (&reparsing{src: src}).superseded(tx, j)
+	return !superseded, err
 }
 
 // ReleaseAdvice is what a person can do about pages that Releasable counts.

@@ -92,17 +92,27 @@ func (l *Local) driftAdvice(source string) string {
 
 // releaseWarnings are for pages in quarantine that today's rules have not read.
 func (l *Local) releaseWarnings(tx *storage.Tx) (list []string, err error) {
-	versions := map[string]int{}
-	for i := range l.Config.Sources {
-		if src := &l.Config.Sources[i]; src.Rules != nil {
-			versions[src.Name] = src.Rules.Version()
-		}
-	}
-	pages, err := engine.Releasable(tx, versions)
+	pages, err := engine.Releasable(tx, readers(l.Config))
 	for _, name := range slices.Sorted(maps.Keys(pages)) {
 		list = append(list, fmt.Sprintf("source %s: pages in quarantine by older rules: %d; %s", name, pages[name], engine.ReleaseAdvice(name)))
 	}
 	return list, err
+}
+
+// readers are the sources of a config as far as reading their pages again goes.
+func readers(c *config.Config) (sources []engine.Source) {
+	for i := range c.Sources {
+		src := &c.Sources[i]
+		if src.Rules == nil {
+			continue
+		}
+		reader := engine.Source{Source: src.Source, Rules: src.Rules}
+		for _, step := range src.Steps {
+			reader.Steps = append(reader.Steps, engine.Step{Name: step.Name})
+		}
+		sources = append(sources, reader)
+	}
+	return sources
 }
 
 // orphanWarning is for work of a source that the config no longer has (nil).

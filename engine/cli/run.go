@@ -245,12 +245,12 @@ func (w *work) do(ctx context.Context, e *engine.Engine, store *storage.Store) (
 
 // tellReleasable names the pages in quarantine that today's rules may fit.
 func (w *work) tellReleasable(store *storage.Store) error {
-	versions := map[string]int{}
+	var sources []engine.Source
 	for _, s := range w.sources {
-		versions[s.Name] = s.Rules.Version()
+		sources = append(sources, engineSource(s))
 	}
 	return store.View(func(tx *storage.Tx) error {
-		pages, err := engine.Releasable(tx, versions)
+		pages, err := engine.Releasable(tx, sources)
 		for _, name := range slices.Sorted(maps.Keys(pages)) {
 			fmt.Fprintf(w.out, "semel: source %s: %s in quarantine by older rules: %s\n", name, count(pages[name], "page"), engine.ReleaseAdvice(name))
 		}
