@@ -23,6 +23,7 @@ import (
 	"semel/engine/proxy"
 	"semel/parser"
 	"semel/storage"
+	"semel/storage/storagetest"
 )
 
 // write puts a config, and files beside it, into a folder of the test.
@@ -579,5 +580,35 @@ url = "https://example.com/"
 	job, err := s.Job(s.Targets.Targets[1], time.Time{})
 	if err != nil || job.URL != "https://example.com/quote?zip=94103" || job.Key.String() != "quote:94103:-:-:-:-" {
 		t.Errorf("job %+v (%v)", job, err)
+	}
+}
+
+// TestFewestDriftJobs: of the fewest last pages that may be looked at all together tell
+// that a field is gone which a thousand had, and of fewer none would.
+func TestFewestDriftJobs(t *testing.T) {
+	for jobs, want := range map[int]bool{minDriftJobs: true, minDriftJobs - 1: false} {
+		s := storagetest.Open(t)
+		told := false
+		err := s.Update(t.Context(), func(tx *storage.Tx) error {
+			if _, err := tx.EnqueueJob(storage.NewJob{Key: storage.JobKey{Source: "s", Target: "a"}, URL: "http://s.test/", Host: "s.test"}); err != nil {
+				return err
+			}
+			_, err := tx.ClaimJobs("me", time.Minute, []storage.ClaimGroup{{Lanes: tx.ReadyLanes(), Max: 1}})
+			for page := 0; page < 2000 && err == nil; page++ {
+				title := storage.FieldReading{Name: "title", Records: 1, Filled: 1}
+				if page >= 999 { // of 1,000 the store forgets half
+					title.Filled = 0
+				}
+				var news storage.DriftNews
+				news, err = tx.CountPage(storage.Reading{
+					Source: "s", Version: 1, Job: 1, Generation: 1, Records: 1, Fields: []storage.FieldReading{{Required: true}, title},
+				}, storage.DriftPolicy{Fall: storage.Whole / 2, Min: 1, Jobs: jobs}, nil)
+				told = told || len(news.Began) > 0
+			}
+			return err
+		})
+		if err != nil || told != want {
+			t.Errorf("%d last pages tell: %t (%v)", jobs, told, err)
+		}
 	}
 }
