@@ -1,6 +1,8 @@
 package scaffold
 
 import (
+	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,33 +46,64 @@ type reading struct {
 	written  bool   // as candidate.written
 }
 
-// fit is the first way to read a text as its kind; false where it is none.
-func (r reading) fit(k kind, text string) (parser.Field, bool) {
-	for _, f := range r.ways(k, text) {
-		if reads(f, text) {
-			return f, true
-		}
+// fit is the first way to read the texts of a candidate, of which the first tells their
+// kind; false where it is none. Numbers of which nothing says how they are written are
+// text where all can be read in two ways, and doubt says which.
+func (r reading) fit(k kind, texts []string) (f parser.Field, doubt string, ok bool) {
+	ways := r.ways(k, texts[0])
+	i := slices.IndexFunc(ways, func(f parser.Field) bool { return reads(f, texts[0]) })
+	if i < 0 {
+		return parser.Field{}, "", false
 	}
-	return parser.Field{}, false
+	f = ways[i]
+	if r.written || r.lang != "" || !slices.Contains([]string{"integer", "decimal", "money"}, f.Type) {
+		return f, "", true
+	}
+	all := slices.DeleteFunc(ways[i:], func(way parser.Field) bool {
+		return way.Type != f.Type || slices.ContainsFunc(texts, func(text string) bool { return !reads(way, text) })
+	})
+	switch {
+	case len(all) == 0:
+		return f, "", true // of the first; what the others make of it is for settle
+	case len(all) > 1 && all[0].Decimal != "":
+		return parser.Field{}, doubtOf(f, texts), true
+	}
+	return all[0], "", true
 }
 
-// loosely is a way to read a text that is not of its kind: an amount without a
-// currency is a number, if it is one; all else is text.
-func (r reading) loosely(k kind, text string) parser.Field {
-	if k == amount {
-		f, _ := r.fit(number, text)
-		return f
+// doubtOf is what the parser has against reading a number without its mark.
+func doubtOf(f parser.Field, texts []string) string {
+	f.Decimal = ""
+	for _, text := range texts {
+		_, err := readText(f, text)
+		if bad, ok := errors.AsType[*parser.Error](err); ok {
+			return fmt.Sprintf("with %s, %q %s", strings.Join(fieldSettings(f), ", "), cut(text), bad.Reason)
+		}
 	}
-	return parser.Field{}
+	return ""
+}
+
+// loosely is a way to read texts that are not of their kind: amounts without a
+// currency are numbers, if they are; all else is text.
+func (r reading) loosely(k kind, texts []string) (f parser.Field, doubt string) {
+	if k == amount {
+		f, doubt, _ = r.fit(number, texts)
+	}
+	return f, doubt
 }
 
 // reads reports whether a text has a value when it is read like f.
 func reads(f parser.Field, text string) bool {
+	v, err := readText(f, text)
+	return err == nil && v.JSON != nil
+}
+
+func readText(f parser.Field, text string) (Value, error) {
 	f.Name, f.Rule = "x", parser.Rule{Var: "x"}
 	records, err := read(parser.Spec{Fields: []parser.Field{f}}, parser.Input{
 		FinalURL: Placeholder, Target: "x", Vars: map[string]string{"x": text},
 	})
-	return err == nil && valueOf("x", records).JSON != nil
+	return valueOf("x", records), err
 }
 
 // ways are the ways to read a text of a kind, the first that fits being the

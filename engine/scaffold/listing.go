@@ -34,7 +34,7 @@ func (p *page) listing() (proposed, bool) {
 		return best, true
 	}
 	best.spec.Fields = append(best.spec.Fields, pageTitle.field(parser.Field{}))
-	return p.complete(best.spec)
+	return p.complete(best.spec, best.doubts)
 }
 
 // shared are fields that are alike for many things, or other ones tomorrow: not
@@ -56,9 +56,9 @@ func (p *page) rows(rule parser.Rule, list []candidate, least int) (proposed, bo
 		if !ok {
 			continue
 		}
-		spec.Fields = p.choose(list, texts)
-		spec.Key = "{" + c.name + "}"
-		if out, ok := p.complete(spec); ok && len(out.spec.Fields) > 1 && out.records >= least {
+		fields, doubts := p.choose(list, texts)
+		spec.Fields, spec.Key = fields, "{"+c.name+"}"
+		if out, ok := p.complete(spec, doubts); ok && len(out.spec.Fields) > 1 && out.records >= least {
 			return out, true
 		}
 	}

@@ -19,6 +19,8 @@
 //   - The parser is the only reader of values. Each field has been compiled and
 //     has read the very page before it is proposed, so that a run of the config
 //     shows what its comments say; a field that gives no value is left out.
+//   - Nothing is guessed: where neither the page's language nor a standard says how
+//     numbers are written, and all of a field can be read in two ways, it is text.
 //   - Whatever a page holds, the text is a config that loads.
 package scaffold
 
@@ -59,14 +61,14 @@ type Proposal struct {
 	Values []Value     // what each field of Spec gives, of the first row that has it
 	Next   string      // CSS selector of the link to a list's next page; "": there is none
 	Notes  []string    // for people: what is to be known of the page, a sentence part each
+
+	doubts map[string]string // as in proposed
 }
 
 // Value is what a field gives.
 type Value struct {
 	JSON json.RawMessage // nil: the field is there for want of a better one
 	Rows int             // that have it; 0 where there are no rows
-
-	varies bool // rows have others
 }
 
 // ErrNoText means that a page is nothing that rules read.
@@ -107,7 +109,7 @@ func isText(body []byte) bool {
 
 // take makes the proposal's rules of what was found, which is settled.
 func (o *Proposal) take(found proposed, p *page) {
-	o.Spec, o.Values = found.spec, found.values
+	o.Spec, o.Values, o.doubts = found.spec, found.values, found.doubts
 	switch len(o.Spec.Fields) {
 	case 0:
 		o.begin(p)
@@ -132,9 +134,10 @@ func (o *Proposal) note(text string) { o.Notes = append(o.Notes, text) }
 // proposed is a Spec that has read the page.
 type proposed struct {
 	spec    parser.Spec
-	values  []Value // as in Proposal
-	records int     // that the page gives by it
-	item    bool    // the page says that it is about one thing
+	values  []Value           // as in Proposal
+	records int               // that the page gives by it
+	item    bool              // the page says that it is about one thing
+	doubts  map[string]string // by field: why it is left as text, for people
 }
 
 // page is a page that rules are tried on.

@@ -84,6 +84,15 @@ const rowsPage = `<html lang="en-US"><body><nav><a>Home of all the shops</a></na
 <li class="item"><h3><a href="/i/4">Spoons, silver</a></h3><span class="price">$13.00</span></li>
 <li class="item"><h3><a href="/i/5">Sugar bowl, small</a></h3><span class="price">$14.00</span></li></ul></body></html>`
 
+// numbers is a page whose rows have these in column N.
+func numbers(column ...string) string {
+	var b strings.Builder
+	for i, n := range column {
+		fmt.Fprintf(&b, "<tr><td>c%d</td><td>%s</td></tr>", i, n)
+	}
+	return `<table id="t"><tr><th>Code</th><th>N</th></tr>` + b.String() + "</table>"
+}
+
 func TestPropose(t *testing.T) {
 	for _, c := range []struct {
 		name, page string
@@ -150,6 +159,28 @@ func TestPropose(t *testing.T) {
 		}},
 		{"money of nobody knows where", `<html lang="en"><h1>Kettle</h1><b class="price">$ 9.50</b>`, []string{
 			`price = { css = "b.price" } # "$ 9.50", which type = "money" reads if you add its currency`,
+		}},
+		{"money that can be read in two ways", `<div itemscope itemtype="https://schema.org/Product"><h1 itemprop="name">a</h1><meta itemprop="priceCurrency" content="EUR"></div><b class="price">1.234</b>`, []string{
+			`price = { css = "b.price" } # "1.234"; with type = "money", currency = "EUR", "1.234" can be read as 1.234 and as 1234; set decimal`,
+		}},
+		{"an amount that can be read in two ways", `<h1>a</h1><b class="price">1.234</b>`, []string{
+			`price = { css = "b.price" } # "1.234"; with type = "decimal", "1.234" can be read as 1.234 and as 1234; set decimal`,
+		}},
+		{"numbers that can be read in two ways", numbers("1.000", "5", "1.001", "7", "12"), []string{
+			`n = { table = "N" } # "1.000"; with type = "decimal", "1.000" can be read as 1.000 and as 1000; set decimal`,
+		}},
+		{"amounts that can be read in two ways", numbers("5 €", "1.000 €", "1.001 €", "7 €", "12 €"), []string{
+			`n = { table = "N" } # "5 €"; with type = "money", "1.000 €" can be read as 1.000 and as 1000; set decimal`,
+		}},
+		{"numbers of which one tells its mark", numbers("1.000", "1.001", "0.5", "2.000", "3.000"), []string{
+			`n = { table = "N", type = "decimal", decimal = "." } # "1.000"`,
+		}},
+		{"numbers of which one tells that it is the other mark", numbers("1.000", "1.001", "1,5", "2.000", "3.000"), []string{
+			`n = { table = "N", type = "decimal", decimal = "," } # "1000"`,
+		}},
+		{"numbers with one reading each", numbers("1.5", "7,25", "0.5", "2", "3"), []string{`n = { table = "N", type = "decimal" } # "1.5"`}},
+		{"numbers of a language", `<html lang="de">` + numbers("1.000", "1.001", "2.000", "3.000", "4.000"), []string{
+			`n = { table = "N", type = "decimal", decimal = "," } # "1000"`,
 		}},
 		{"rows", rowsPage, []string{
 			`rows = { css = "ul.shelf > li" } # one record of each`, `key = "{url}"`,

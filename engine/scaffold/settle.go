@@ -1,7 +1,6 @@
 package scaffold
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,13 +61,13 @@ func faultyField(err error) string {
 const filledShare = 0.5
 
 // complete settles a Spec for good: fields of which too few records have a value
-// are gone. It is false where no field is left.
-func (p *page) complete(spec parser.Spec) (proposed, bool) {
+// are gone. It is false where no field is left. doubts are those of choose.
+func (p *page) complete(spec parser.Spec, doubts map[string]string) (proposed, bool) {
 	spec, records, ok := p.settle(spec)
 	if !ok {
 		return proposed{}, false
 	}
-	out := proposed{spec: spec, records: len(records)}
+	out := proposed{spec: spec, records: len(records), doubts: doubts}
 	out.spec.Fields = nil
 	for _, f := range spec.Fields {
 		v := valueOf(f.Name, records)
@@ -86,7 +85,16 @@ func (p *page) complete(spec parser.Spec) (proposed, bool) {
 
 // valueOf is a field's value in the first record that has one, and how many do.
 func valueOf(name string, records []parser.Record) Value {
-	var v Value
+	values := valuesOf(name, records)
+	if len(values) == 0 {
+		return Value{}
+	}
+	return Value{JSON: values[0], Rows: len(values)}
+}
+
+// valuesOf are a field's values in the records that have one.
+func valuesOf(name string, records []parser.Record) []json.RawMessage {
+	var values []json.RawMessage
 	for _, r := range records {
 		var data map[string]json.RawMessage
 		if err := json.Unmarshal(r.Data, &data); err != nil {
@@ -96,32 +104,41 @@ func valueOf(name string, records []parser.Record) Value {
 		case "null", `""`, "[]":
 			continue
 		}
-		if v.JSON == nil {
-			v.JSON = data[name]
-		}
-		v.varies = v.varies || !bytes.Equal(data[name], v.JSON)
-		v.Rows++
+		values = append(values, data[name])
 	}
-	return v
+	return values
 }
 
-// texts reads candidates as text: of the page, or, where spec has rows, of the
-// first row that has one. Those that cannot be read give "". It is false where
+// texts reads candidates as text: of the page, or, where spec has rows, of all rows
+// that have one, each text once. Those that cannot be read have none. It is false where
 // the rows or their key cannot be read.
-func (p *page) texts(list []candidate, spec parser.Spec) ([]string, bool) {
+func (p *page) texts(list []candidate, spec parser.Spec) ([][]string, bool) {
 	for i, c := range list {
 		spec.Fields = append(spec.Fields, parser.Field{Name: probeName(i), Rule: c.rule, Attr: c.attr})
 	}
 	_, records, ok := p.settle(spec)
-	texts := make([]string, len(list))
+	texts := make([][]string, len(list))
 	for i, c := range list {
-		v := valueOf(probeName(i), records)
-		if c.saysCurrency() && v.varies {
-			continue // a field's amounts are in one
+		texts[i] = textsOf(probeName(i), records)
+		if c.saysCurrency() && len(texts[i]) > 1 {
+			texts[i] = nil // a field's amounts are in one
 		}
-		_ = json.Unmarshal(v.JSON, &texts[i]) // no value stays ""
 	}
 	return texts, ok
+}
+
+// textsOf are the texts that a field has in records, each once.
+func textsOf(name string, records []parser.Record) []string {
+	var texts []string
+	seen := map[string]bool{}
+	for _, value := range valuesOf(name, records) {
+		var text string
+		if err := json.Unmarshal(value, &text); err == nil && !seen[text] {
+			seen[text] = true
+			texts = append(texts, text)
+		}
+	}
+	return texts
 }
 
 // probeName is the field that the candidate at i is while it is tried.

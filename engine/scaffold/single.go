@@ -20,7 +20,8 @@ func (p *page) single() proposed {
 	about := p.about()
 	list := p.candidates(about)
 	texts, _ := p.texts(list, parser.Spec{})
-	out, _ := p.complete(parser.Spec{Version: 1, Fields: p.choose(list, texts)})
+	fields, doubts := p.choose(list, texts)
+	out, _ := p.complete(parser.Spec{Version: 1, Fields: fields}, doubts)
 	out.item = about.item
 	return out
 }
@@ -36,13 +37,13 @@ func (p *page) about() about {
 	var a about
 	counts := p.jsonldCounts()
 	for i, t := range types {
-		if texts[i+1] != "" && counts[t] < minRows {
+		if len(texts[i+1]) > 0 && counts[t] < minRows {
 			a.jsonld = t
 			break
 		}
 	}
 	a.microdata = p.microdataType(types)
-	a.item = slices.Contains(itemTypes, a.jsonld) || slices.Contains(itemTypes, a.microdata) || isItem(texts[0])
+	a.item = slices.Contains(itemTypes, a.jsonld) || slices.Contains(itemTypes, a.microdata) || slices.ContainsFunc(texts[0], isItem)
 	return a
 }
 
@@ -137,46 +138,54 @@ func (c concept) written(rule parser.Rule) candidate {
 // currencyCode is the form of a currency's code.
 var currencyCode = regexp.MustCompile(`^[A-Z]{3}$`)
 
-// choose makes fields of the best candidate of each name.
-func (p *page) choose(list []candidate, texts []string) []parser.Field {
+// choose makes fields of the best candidate of each name, and tells of those that are
+// left as text since they can be read in two ways.
+func (p *page) choose(list []candidate, texts [][]string) (fields []parser.Field, doubts map[string]string) {
 	r := reading{lang: p.lang}
 	for i, c := range list {
-		if c.saysCurrency() && r.currency == "" && currencyCode.MatchString(texts[i]) {
-			r.currency = texts[i]
+		if c.saysCurrency() && r.currency == "" && len(texts[i]) > 0 && currencyCode.MatchString(texts[i][0]) {
+			r.currency = texts[i][0]
 		}
 	}
-	var fields []parser.Field
+	doubts = map[string]string{}
 	for len(list) > 0 && len(fields) < maxFields {
 		n := 1
 		for n < len(list) && list[n].name == list[0].name {
 			n++
 		}
-		if f, ok := r.best(list[:n], texts[:n]); ok && !list[0].saysCurrency() {
-			fields = append(fields, f)
+		if f, doubt, ok := r.best(list[:n], texts[:n]); ok && !list[0].saysCurrency() {
+			fields, doubts[f.Name] = append(fields, f), doubt
 		}
 		list, texts = list[n:], texts[n:]
 	}
-	return fields
+	return fields, doubts
 }
 
 // best makes a field of the first candidate that can be read as its kind, else
 // of the first in structured data, or that is an amount of who knows what. It is
-// false where there is none.
-func (r reading) best(list []candidate, texts []string) (parser.Field, bool) {
+// false where there is none. doubt is that of fit.
+func (r reading) best(list []candidate, texts [][]string) (f parser.Field, doubt string, ok bool) {
 	for i, c := range list {
 		r.written = c.written
-		if f, ok := r.fit(c.kind, texts[i]); ok && texts[i] != "" {
-			return c.field(f), true
+		if len(texts[i]) == 0 {
+			continue
+		}
+		if f, doubt, ok = r.fit(c.kind, texts[i]); ok {
+			return c.field(f), doubt, true
 		}
 	}
 	for i, c := range list {
-		priced := c.kind == amount && (looksMoney.MatchString(texts[i]) || looksNumber.MatchString(texts[i]))
-		if texts[i] != "" && (c.written && c.kind != link || priced) {
+		if len(texts[i]) == 0 {
+			continue
+		}
+		priced := c.kind == amount && (looksMoney.MatchString(texts[i][0]) || looksNumber.MatchString(texts[i][0]))
+		if c.written && c.kind != link || priced {
 			r.written = c.written
-			return c.field(r.loosely(c.kind, texts[i])), true
+			f, doubt = r.loosely(c.kind, texts[i])
+			return c.field(f), doubt, true
 		}
 	}
-	return parser.Field{}, false
+	return parser.Field{}, "", false
 }
 
 // field completes a way to read with where the value stands.

@@ -85,7 +85,10 @@ func (o *Proposal) writeFields(b *strings.Builder) {
 		if v := o.Values[i]; v.JSON != nil {
 			fmt.Fprintf(b, "     # %s", shown(v.JSON))
 		}
-		if f.Type == "" && f.Name == priceField {
+		switch doubt := o.doubts[f.Name]; {
+		case doubt != "":
+			b.WriteString("; " + doubt)
+		case f.Type == "" && f.Name == priceField:
 			b.WriteString(`, which type = "money" reads if you add its currency`)
 		}
 		b.WriteByte('\n')
