@@ -16,6 +16,7 @@ import (
 //	/p/bare    one without a price
 //	/p/broken  a page without a title, which rules require
 //	/p/tagged  one with an ETag
+//	/p/picture no text, whatever it says
 //	/p/gone    404
 //	/p/shelf   three items in a list; after change one of them is gone, one
 //	           dearer and one new
@@ -103,6 +104,8 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "<ul>%s</ul>", items)
 	case "broken":
 		fmt.Fprint(w, "<b class=price>1.00</b>")
+	case "picture": // which says that it is HTML
+		fmt.Fprint(w, "\x89PNG\r\n\x1a\n\xff\xd8")
 	case "tagged":
 		w.Header().Set("Etag", `"1"`)
 		if r.Header.Get("If-None-Match") == `"1"` {

@@ -29,7 +29,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/html"
 
@@ -74,13 +76,19 @@ type Value struct {
 // ErrNoText means that a page is nothing that rules read.
 var ErrNoText = errors.New("the page is empty, or no text")
 
-// Propose looks at a page. Of any text it gives a config: where that has nothing
-// to propose, Notes say so. Its error is ErrNoText.
+// Propose looks at a page. Of HTML and JSON it gives a config: where that has nothing
+// to propose, Notes say so. Its errors are ErrNoText, and of JSON that is not valid one
+// that says where.
 func Propose(in Page) (*Proposal, error) {
 	if !isText(in.Body) {
 		return nil, ErrNoText
 	}
 	p := newPage(in)
+	if p.root == nil && p.unreadable == nil {
+		if err := checkJSON(in.Body); err != nil {
+			return nil, err
+		}
+	}
 	out := &Proposal{URL: p.in.Vars["url"], Source: sourceName(p.in.Vars["url"])}
 	if in.FinalURL != "" && in.FinalURL != in.URL {
 		out.note("the address redirects: the page is at " + in.FinalURL)
@@ -102,9 +110,28 @@ func Propose(in Page) (*Proposal, error) {
 	return out, nil
 }
 
-// isText reports whether a page is neither empty nor binary.
+// isText reports whether a page is neither empty nor binary, whatever type it was
+// served as.
 func isText(body []byte) bool {
-	return len(bytes.TrimSpace(body)) > 0 && bytes.IndexByte(body[:min(len(body), 1024)], 0) < 0
+	if len(bytes.TrimSpace(body)) == 0 || bytes.IndexByte(body[:min(len(body), 1024)], 0) >= 0 {
+		return false
+	}
+	kind := http.DetectContentType(body) // which tells control characters that no text has
+	return kind != "application/octet-stream" && kind != "application/pdf"
+}
+
+// checkJSON refuses what is not valid JSON, and says where it breaks.
+func checkJSON(body []byte) error {
+	body = bytes.TrimRight(body, " \t\r\n") // else it would end on a line that is not there
+	var value json.RawMessage
+	err := json.Unmarshal(body, &value)
+	bad, ok := errors.AsType[*json.SyntaxError](err)
+	if !ok {
+		return err
+	}
+	before := body[:bad.Offset]
+	line := before[bytes.LastIndexByte(before, '\n')+1:]
+	return fmt.Errorf("the page is not valid JSON: line %d, column %d: %w", 1+bytes.Count(before, []byte("\n")), utf8.RuneCount(line), err)
 }
 
 // take makes the proposal's rules of what was found, which is settled.

@@ -356,12 +356,11 @@ func TestNumbered(t *testing.T) {
 	}
 }
 
-// TestWeird: whatever text a page is, there is a config, and a note where it is
+// TestWeird: whatever HTML or JSON a page is, there is a config, and a note where it is
 // for want of a better one.
 func TestWeird(t *testing.T) {
 	for name, page := range map[string]scaffold.Page{
 		"frameset":  html(`<frameset><frame src="a.html"></frameset>`),
-		"broken":    {Body: []byte(`{"a":`), ContentType: "application/json"},
 		"a number":  {Body: []byte(`42`), ContentType: "application/json"},
 		"no values": html(`<div></div>`),
 		"one value": html(`<title>Just a moment...</title>`),
@@ -374,7 +373,7 @@ func TestWeird(t *testing.T) {
 			t.Errorf("%s: notes %q, address %s", name, p.Notes, p.URL)
 		}
 	}
-	for _, body := range []string{"", " \n", "\x00\x01\x02\xff"} {
+	for _, body := range []string{"", " \n", "\x00\x01\x02\xff", "‰PNG\r\n\x1a\n and no zeros", "%PDF-1.7\n"} { // as UTF-8, which all pages are made
 		if _, err := scaffold.Propose(html(body)); !errors.Is(err, scaffold.ErrNoText) {
 			t.Errorf("%q: %v", body, err)
 		}
@@ -404,6 +403,22 @@ func TestJSONPages(t *testing.T) {
 	list := scaffold.Page{Body: []byte(`{"hits":[{"id":1,"a b":"x"},{"id":2,"a b":"y"},{"id":3,"a b":"x"},{"id":4,"a b":"x"},{"id":5,"a b":"x"}]}`), ContentType: "application/json"}
 	if p, record := propose(t, list); p.Spec.Key != "{id}" || string(record["a_b"]) != `"x"` {
 		t.Errorf("a list gives %s", p.TOML())
+	}
+}
+
+// TestInvalidJSON: a page that says that it is JSON, and is not, is refused with the
+// place where it breaks.
+func TestInvalidJSON(t *testing.T) {
+	for body, want := range map[string]string{
+		"{\"a\":[1,2\n":             "line 1, column 9: unexpected end of JSON input",
+		"{\"ä\": 1,\n \"é\": x}":    "line 2, column 7: invalid character 'x' looking for beginning of value",
+		"{\"a\":1}\n{\"a\":2}\n":    "line 2, column 1: invalid character '{' after top-level value",
+		"<h1>Not what it says</h1>": "line 1, column 1: invalid character '<' looking for beginning of value",
+	} {
+		_, err := scaffold.Propose(scaffold.Page{Body: []byte(body), ContentType: "application/json"})
+		if err == nil || err.Error() != "the page is not valid JSON: "+want {
+			t.Errorf("%s: %v, want %s", body, err, want)
+		}
 	}
 }
 
