@@ -16,13 +16,17 @@ const minRows = 5
 // pageTitle is what a listing calls itself, beside the fields of its rows.
 var pageTitle = candidate{name: "page_title", rule: parser.Rule{Meta: "og:title"}}
 
-// listing proposes the fields of a page that is many records: of the rows that
-// have most fields; where two have as many, of those that a new design leaves as
-// they are. It is false where the page has no rows, or none that could be told
-// apart.
-func (p *page) listing() (proposed, bool) {
+// listing proposes the fields of a page that is many records. It is false where the
+// page has no rows, or none that could be told apart.
+func (p *page) listing(in sight) (proposed, bool) {
+	return p.richest(slices.Concat(p.jsonldRows(), p.objectRows(in), p.elementRows()))
+}
+
+// richest are the rows that have most fields; where two have as many, those that a new
+// design leaves as they are. It is false where there are none.
+func (p *page) richest(list []proposed) (proposed, bool) {
 	var best proposed
-	for _, found := range slices.Concat(p.jsonldRows(), p.objectRows(), p.elementRows()) {
+	for _, found := range list {
 		if len(found.spec.Fields) > len(best.spec.Fields) {
 			best = found
 		}

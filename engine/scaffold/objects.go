@@ -11,11 +11,11 @@ import (
 
 // objectRows proposes rows of lists of objects: of a page that is JSON any, else
 // of the page's own JSON those whose objects are like things a page is about.
-func (p *page) objectRows() []proposed {
+func (p *page) objectRows(in sight) []proposed {
 	var list []proposed
 	for _, doc := range p.documents() {
-		at := objectList{}
-		at.look(doc.value, ".", 0, p.root == nil)
+		at := objectList{sight: in, anything: p.root == nil}
+		at.look(doc.value, ".", 0)
 		if at.first == nil {
 			continue
 		}
@@ -27,31 +27,43 @@ func (p *page) objectRows() []proposed {
 	return list
 }
 
+// minHiddenRows are a list where the page shows nothing that they could stand beside.
+const minHiddenRows = 2
+
 // objectList is the longest list of objects so far.
 type objectList struct {
-	path  string // as a jq expression that gives each
-	first map[string]any
-	n     int
+	sight
+	anything bool   // the list may be of anything, and of any length
+	path     string // as a jq expression that gives each
+	first    map[string]any
+	n        int
 }
 
-// look goes through objects to lists. Where a list may not be of anything, it
-// has some number of things.
-func (l *objectList) look(v any, path string, depth int, anything bool) {
+// look goes through objects to lists.
+func (l *objectList) look(v any, path string, depth int) {
 	switch v := v.(type) {
 	case []any:
-		if len(v) <= l.n || !anything && len(v) < minRows {
+		if len(v) <= l.n || !l.anything && len(v) < l.least() {
 			return
 		}
-		if first, ok := v[0].(map[string]any); ok && (anything || isThing(conceptPaths(".", first, func(string) bool { return true }))) {
-			*l = objectList{path + "[]", first, len(v)}
+		if first, ok := v[0].(map[string]any); ok && (l.anything || l.isThing(conceptPaths(".", first, func(string) bool { return true }))) {
+			l.path, l.first, l.n = path+"[]", first, len(v)
 		}
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if depth < maxStateDepth {
-				l.look(v[key], join(path, key), depth+1, anything)
+			if depth < maxStateDepth && l.leads(key) {
+				l.look(v[key], join(path, key), depth+1)
 			}
 		}
 	}
+}
+
+// least is how many things are a list.
+func (l *objectList) least() int {
+	if l.hidden {
+		return minHiddenRows
+	}
+	return minRows
 }
 
 // keyed are the single values of an object, by the names that the object has

@@ -100,14 +100,39 @@ func Propose(in Page) (*Proposal, error) {
 		out.begin(p)
 		return out, nil
 	}
-	found := p.single()
+	out.take(out.find(p), p)
+	return out, nil
+}
+
+// find looks for one thing that the page is about, else for many, else for what a script
+// would show of them.
+func (o *Proposal) find(p *page) proposed {
+	seen := sight{shown: p.shownTitles()}
+	found := p.single(seen)
 	if !found.item {
-		if rows, ok := p.listing(); ok && (rows.records >= minRows || len(found.spec.Fields) == 0) {
-			found, out.Next = rows, p.next()
+		if rows, ok := p.listing(seen); ok && (rows.records >= minRows || len(found.spec.Fields) == 0) {
+			found, o.Next = rows, p.next()
 		}
 	}
-	out.take(found, p)
-	return out, nil
+	if p.root != nil && len(found.spec.Fields) < 2 {
+		if hidden, ok := p.hidden(); ok {
+			found = hidden
+			o.note("the page itself shows none of this, it is in its scripts: look whether a browser shows it as what the page is about")
+		}
+	}
+	return found
+}
+
+// hidden proposes what a page has in its own JSON alone, for a script to show: one
+// thing, or rows where these have more to say. It is false where there is no more than
+// a title.
+func (p *page) hidden() (proposed, bool) {
+	in := sight{hidden: true}
+	found := p.single(in)
+	if rows, ok := p.richest(p.objectRows(in)); ok && len(rows.spec.Fields) > len(found.spec.Fields) {
+		found = rows
+	}
+	return found, len(found.spec.Fields) > 1
 }
 
 // isText reports whether a page is neither empty nor binary, whatever type it was

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -309,6 +310,40 @@ func TestRows(t *testing.T) {
 		if p, _ := propose(t, html(around(page))); p.Spec.Rows != nil {
 			t.Errorf("of %s the rows are\n%s", name, p.TOML())
 		}
+	}
+}
+
+// TestHidden: of a page that shows no more than a title, its own JSON tells what a script
+// fills it with: small as it may be, where it stands at the same place on the next page.
+func TestHidden(t *testing.T) {
+	const item = `{"id":7,"name":"Kettle","price":9.5,"currency":"EUR"}`
+	const list = `[{"id":1,"name":"Kettle","price":9.5},{"id":2,"name":"Pot","price":8},{"id":3,"name":"Cup","price":1.5}]`
+	for _, c := range []struct{ name, script, first, fields string }{
+		{"an item", `<script id="__NEXT_DATA__">{"props":{"pageProps":{"item":` + item + `}}}</script>`, `json = ".props.pageProps.item.name"`, "title price sku"},
+		{"an assigned item", `<script>window.__INITIAL_STATE__ = {"item":` + item + `};</script>`, `json = ".item.name"`, "title price sku"},
+		{"a short list", `<script id="__NEXT_DATA__">{"items":` + list + `}</script>`, `json = ".items[]"`, "id name price"},
+		{"an assigned short list", `<script>window.__INITIAL_STATE__={"items":` + list + `}</script>`, `json = ".items[]"`, "id name price"},
+		{"an item with few more of it", `<script id="a">{"item":` + strings.TrimSuffix(item, "}") + `,"brand":"Acme","more":` + list + `}}</script>`, `json = ".item.name"`, "title price sku brand"},
+		{"an item at its own number", `<script id="a">{"items":{"7":` + item + `}}</script>`, `css = "title"`, "title"},
+		{"a list at a number", `<script id="a">{"page-1":` + list + `}</script>`, `css = "title"`, "title"},
+		{"who looks at it", `<script id="a">{"user":{"id":7,"name":"Ada","image":"/a.png","currency":"EUR"}}</script>`, `css = "title"`, "title"},
+		{"a list of one", `<script id="a">{"items":[` + item + `]}</script>`, `css = "title"`, "title"},
+		{"a shown item beside another", `<h1>Shop</h1><b class="author">Ada</b><script id="a">{"item":` + item + `}</script>`, `css = "h1"`, "title author"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, _ := propose(t, html("<title>Shop</title>"+c.script))
+			var fields []string
+			for _, f := range p.Spec.Fields {
+				fields = append(fields, f.Name)
+			}
+			if text := p.TOML(); !strings.Contains(text, c.first) || strings.Join(fields, " ") != c.fields {
+				t.Errorf("fields %s of\n%s", fields, text)
+			}
+			told := slices.ContainsFunc(p.Notes, func(note string) bool { return strings.Contains(note, "in its scripts") })
+			if want := !strings.Contains(c.first, "css"); told != want {
+				t.Errorf("notes %q", p.Notes)
+			}
+		})
 	}
 }
 

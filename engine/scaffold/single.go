@@ -16,9 +16,9 @@ type about struct {
 }
 
 // single proposes the fields of a page that is one record.
-func (p *page) single() proposed {
+func (p *page) single(in sight) proposed {
 	about := p.about()
-	list := p.candidates(about)
+	list := p.candidates(about, in)
 	texts, _ := p.texts(list, parser.Spec{})
 	fields, doubts := p.choose(list, texts)
 	out, _ := p.complete(parser.Spec{Version: 1, Fields: fields}, doubts)
@@ -79,8 +79,8 @@ func typeOf(itemtype string) string {
 
 // candidates are the places to look at, those of one field behind each other,
 // the stable ones first.
-func (p *page) candidates(about about) []candidate {
-	state := p.state()
+func (p *page) candidates(about about, in sight) []candidate {
+	state := p.state(in)
 	var list []candidate
 	add := func(concepts []concept) {
 		for _, c := range concepts {

@@ -20,14 +20,40 @@ const (
 	maxStateTitle   = 1 << 10 // bytes of the text that a title is looked for in
 )
 
+// sight says which objects of a page's own JSON may be what the page is about.
+type sight struct {
+	shown  []string // texts that hold a title which a reader sees; nil: any title will do
+	hidden bool     // no reader sees one, as where a script fills the page: the object itself must tell
+}
+
+// isThing reports whether an object that has these is something that a page can
+// be about.
+func (in sight) isThing(paths map[string]string) bool {
+	if paths[titleField] == "" || len(paths) <= minStateHits {
+		return false
+	}
+	tells := func(name string) bool { return !slices.Contains(common, name) }
+	return !in.hidden || slices.ContainsFunc(slices.Collect(maps.Keys(paths)), tells)
+}
+
+// common are fields that the site, or whoever looks at it, has as well.
+var common = []string{titleField, currencyField, "sku", "image"}
+
+// leads reports whether what stands at a key stands there on the next page, too. Where
+// readers see the title it may be at any.
+func (in sight) leads(key string) bool { return !in.hidden || plainKey.MatchString(key) }
+
+func (in sight) shows(text string) bool {
+	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
+	return in.shown == nil || slices.ContainsFunc(in.shown, func(shown string) bool { return strings.Contains(shown, text) })
+}
+
 // state finds values in the page's own JSON, by the field they are for: of the
-// object that has most of what the vocabulary knows, and whose title the page
-// shows.
-func (p *page) state() map[string][]candidate {
-	shown := p.shownTitles()
+// object that has most of what the vocabulary knows.
+func (p *page) state(in sight) map[string][]candidate {
 	var best thing
 	for _, doc := range p.documents() {
-		s := search{shown: shown, doc: doc}
+		s := search{sight: in, doc: doc}
 		s.look(doc.value, ".", 0)
 		if len(s.best.paths) > len(best.paths) {
 			best = s.best
@@ -58,7 +84,7 @@ type thing struct {
 
 // search looks for the best thing in one document.
 type search struct {
-	shown   []string // nil: any title will do
+	sight
 	doc     document
 	objects int
 	best    thing
@@ -71,11 +97,13 @@ func (s *search) look(v any, path string, depth int) {
 	if s.objects++; !ok || depth > maxStateDepth || s.objects > maxStateObjects {
 		return
 	}
-	if paths := conceptPaths(path, object, s.shows); isThing(paths) && len(paths) > len(s.best.paths) {
+	if paths := conceptPaths(path, object, s.shows); s.isThing(paths) && len(paths) > len(s.best.paths) {
 		s.best = thing{s.doc.place, paths}
 	}
 	for _, key := range slices.Sorted(maps.Keys(object)) {
-		s.look(object[key], join(path, key), depth+1)
+		if s.leads(key) {
+			s.look(object[key], join(path, key), depth+1)
+		}
 	}
 }
 
@@ -92,17 +120,6 @@ func conceptPaths(path string, object map[string]any, isTitle func(text string) 
 		}
 	}
 	return paths
-}
-
-// isThing reports whether an object that has these is something that a page can
-// be about.
-func isThing(paths map[string]string) bool {
-	return paths[titleField] != "" && len(paths) > minStateHits
-}
-
-func (s *search) shows(text string) bool {
-	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
-	return s.shown == nil || slices.ContainsFunc(s.shown, func(shown string) bool { return strings.Contains(shown, text) })
 }
 
 // scalar is the text of a single value in an object, at a path of keys.
