@@ -36,7 +36,7 @@ func (a *attempt) reading(r *result) *storage.Reading {
 		return nil
 	}
 	reading := &storage.Reading{
-		Source: a.src.Name, Version: r.record.ParserVersion, Job: a.job.ID, Generation: a.job.Generation,
+		Lane: a.job.Lane, Version: r.record.ParserVersion, Job: a.job.ID, Generation: a.job.Generation,
 		Records: 1, Fields: unreadFields(a.src.Rules),
 	}
 	if r.failure != nil {
@@ -99,30 +99,77 @@ func countOutput(fields []storage.FieldReading, out parser.Output) {
 	}
 }
 
-// DriftPause says why no job of a source is handed out under a version of its rules;
-// "": they are.
-func DriftPause(tx *storage.Tx, source string, version int, p storage.DriftPolicy) (string, error) {
-	d, err := tx.Drift(source, version)
-	if errors.Is(err, storage.ErrNotFound) {
-		return "", nil
+// DriftPause finds pages for which no job of a source is handed out under a version of
+// its rules; nil: they are. It looks at those of all its hosts.
+func DriftPause(tx *storage.Tx, source string, version int, p storage.DriftPolicy) (paused *storage.Drift, err error) {
+	if p.Fall == 0 || p.Failed == 0 { // whoever set these to 0 wants it to go on
+		return nil, nil
 	}
-	if err != nil || d.Paused.IsZero() || p.Fall == 0 || p.Failed == 0 { // whoever set these to 0 wants it to go on
-		return "", err
+	err = tx.Drifts(source, version, func(d *storage.Drift) bool {
+		if !d.Paused.IsZero() {
+			paused = d
+		}
+		return paused == nil
+	})
+	return paused, err
+}
+
+// PausedFor says why a source pauses for pages; "": it does not.
+func PausedFor(d *storage.Drift) string {
+	if d.Paused.IsZero() {
+		return ""
 	}
 	for _, is := range d.Drifted() {
 		if is.Field == d.PausedFor {
-			return is.String(), nil
+			return is.String()
 		}
 	}
 	what := "field " + d.PausedFor
 	if d.PausedFor == "" {
 		what = "what makes them fit its rules"
 	}
-	return fmt.Sprintf("too many pages had lost %s by %s", what, d.Paused.UTC().Format(time.RFC3339)), nil
+	return fmt.Sprintf("too many pages of %s had lost %s by %s", d.Lane.Host, what, d.Paused.UTC().Format(time.RFC3339))
+}
+
+// driftsTold is how many fields, of all hosts of a source, are told of at once.
+const driftsTold = 10
+
+// DriftTexts say what pages of a source have less often than they did, at each of its
+// hosts, and for what it pauses, that first; nil: nothing. Of many it gives the first
+// few, and how many more there are.
+func DriftTexts(tx *storage.Tx, source string, version int) ([]string, error) {
+	var texts, others []string
+	err := tx.Drifts(source, version, func(d *storage.Drift) bool {
+		list, drifted := &others, d.Drifted()
+		if !d.Paused.IsZero() {
+			list = &texts
+		}
+		for _, is := range drifted {
+			*list = append(*list, fmt.Sprintf("%s (an example: semel show %d)", is, is.Example))
+		}
+		named := func(is storage.Drifted) bool { return is.Field == d.PausedFor }
+		if !d.Paused.IsZero() && !slices.ContainsFunc(drifted, named) { // it has come back, and the pause stays
+			*list = append(*list, PausedFor(d))
+		}
+		return true
+	})
+	texts = append(texts, others...)
+	if more := len(texts) - driftsTold; more > 0 {
+		texts = append(texts[:driftsTold], fmt.Sprintf("%d more fields or hosts like these", more))
+	}
+	return texts, err
+}
+
+// driftPause is for which pages a source pauses. Zero: it does not.
+type driftPause struct {
+	lane storage.LaneID
+	why  string
 }
 
 // pausesFor says why a source pauses for drift; "": it does not.
-func (e *Engine) pausesFor(source string) string {
+func (e *Engine) pausesFor(source string) string { return e.pauseOf(source).why }
+
+func (e *Engine) pauseOf(source string) driftPause {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.drifted[source]
@@ -134,11 +181,10 @@ func (e *Engine) pausesFor(source string) string {
 func (e *Engine) readPauses(names ...string) error {
 	e.pausing.Lock()
 	defer e.pausing.Unlock()
-	reasons := map[string]string{}
+	pauses := map[string]driftPause{}
 	err := e.opts.Store.View(func(tx *storage.Tx) (err error) {
 		for _, name := range names {
-			src := e.sources[name]
-			if reasons[name], err = DriftPause(tx, name, src.Rules.Version(), src.Drift); err != nil {
+			if pauses[name], err = e.readPause(tx, e.sources[name]); err != nil {
 				return err
 			}
 		}
@@ -147,26 +193,47 @@ func (e *Engine) readPauses(names ...string) error {
 	if err != nil {
 		return err
 	}
-	for name, reason := range reasons {
-		e.setPause(name, reason)
+	for name, pause := range pauses {
+		e.setPause(name, pause)
 	}
 	return nil
 }
 
-// setPause notes why a source pauses; "": it does not.
-func (e *Engine) setPause(source, reason string) {
+// readPause looks first at the pages for which the source pauses: as long as it does
+// for these, whatever its other hosts have is not looked through again and again.
+func (e *Engine) readPause(tx *storage.Tx, src *Source) (driftPause, error) {
+	version := src.Rules.Version()
+	if was := e.pauseOf(src.Name); was.why != "" {
+		d, err := tx.Drift(was.lane, version)
+		switch {
+		case err == nil && PausedFor(d) != "":
+			return driftPause{d.LaneID, PausedFor(d)}, nil
+		case err != nil && !errors.Is(err, storage.ErrNotFound):
+			return driftPause{}, err
+		}
+	}
+	d, err := DriftPause(tx, src.Name, version, src.Drift)
+	if err != nil || d == nil {
+		return driftPause{}, err
+	}
+	return driftPause{d.LaneID, PausedFor(d)}, nil
+}
+
+// setPause notes for what a source pauses.
+func (e *Engine) setPause(source string, pause driftPause) {
+	pauses := pause.why != ""
 	e.mu.Lock()
 	_, paused := e.drifted[source]
-	if reason == "" {
-		delete(e.drifted, source)
+	if pauses {
+		e.drifted[source] = pause
 	} else {
-		e.drifted[source] = reason
+		delete(e.drifted, source)
 	}
 	e.mu.Unlock()
 	switch {
-	case reason != "" && !paused:
-		e.opts.Log.Error("a source pauses: no job of it is handed out", "source", source, "why", reason, "advice", DriftAdvice(source, e.opts.Bodies))
-	case reason == "" && paused:
+	case pauses && !paused:
+		e.opts.Log.Error("a source pauses: no job of it is handed out", "source", source, "why", pause.why, "advice", DriftAdvice(source, e.opts.Bodies))
+	case !pauses && paused:
 		e.opts.Log.Info("a source goes on: its pages were accepted", "source", source)
 	}
 }
@@ -194,22 +261,12 @@ func (e *Engine) tellDrift(src *Source, news storage.DriftNews) error {
 // acceptDrift takes the pages of a source as they are, where they have drifted or its
 // rules are others than those that they were counted by, and says what had drifted.
 func acceptDrift(tx *storage.Tx, now storage.Source, changed bool) ([]string, error) {
-	d, err := tx.Drift(now.Name, now.Version)
-	if errors.Is(err, storage.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
+	texts, err := DriftTexts(tx, now.Name, now.Version)
+	if err != nil || len(texts) == 0 && !changed {
 		return nil, err
 	}
-	var texts []string
-	for _, is := range d.Drifted() {
-		texts = append(texts, "its pages are taken as they are: "+is.String())
-	}
-	if len(texts) == 0 && !d.Paused.IsZero() {
-		texts = append(texts, fmt.Sprintf("its pages are taken as they are: it pauses since %s", d.Paused.UTC().Format(time.RFC3339)))
-	}
-	if len(texts) == 0 && !changed {
-		return nil, nil
+	for i := range texts {
+		texts[i] = "its pages are taken as they are: " + texts[i]
 	}
 	return texts, tx.ForgetDrift(now.Name, now.Version)
 }

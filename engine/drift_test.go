@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"semel/engine/intake"
 	"semel/parser"
 	"semel/storage"
 	"semel/storage/storagetest"
@@ -31,16 +33,34 @@ func changing(n int) *site {
 	})
 }
 
-func driftOf(t *testing.T, s *storage.Store, version int) (d *storage.Drift) {
+// driftOf is what is kept of the pages of shop, which has one host.
+func driftOf(t *testing.T, s *storage.Store, version int) *storage.Drift {
 	t.Helper()
-	err := s.View(func(tx *storage.Tx) (err error) {
-		d, err = tx.Drift("shop", version)
-		return err
+	all := driftsOf(t, s, version)
+	if len(all) != 1 {
+		t.Fatalf("pages of %d hosts are counted, want those of one", len(all))
+	}
+	return all[0]
+}
+
+func driftsOf(t *testing.T, s *storage.Store, version int) (all []*storage.Drift) {
+	t.Helper()
+	err := s.View(func(tx *storage.Tx) error {
+		return tx.Drifts("shop", version, func(d *storage.Drift) bool {
+			all = append(all, d)
+			return true
+		})
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d
+	return all
+}
+
+// counted is how many pages of shop's one host are counted.
+func counted(t *testing.T, s *storage.Store, version int) int {
+	d := driftOf(t, s, version)
+	return int(d.Fields[0].Past.Pages) + len(d.Pages)
 }
 
 func driftEvents(t *testing.T, s *storage.Store) (told []string) {
@@ -86,7 +106,8 @@ func TestSourcePausesAndGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer e.Close()
-		for _, id := range unfit(t, s) {
+		released := unfit(t, s)
+		for _, id := range released {
 			if left, err := e.Release(t.Context(), "shop", id); err != nil || len(left) > 0 {
 				t.Errorf("releasing job %d: %v, %v", id, left, err)
 			}
@@ -94,8 +115,8 @@ func TestSourcePausesAndGoesOn(t *testing.T) {
 		if sum, err = e.RunOnce(t.Context()); err != nil || sum.Open != 0 || sum.Failed != 0 || len(sum.Drifted) != 0 {
 			t.Errorf("under mended rules: %+v, %v", sum, err)
 		}
-		if d := driftOf(t, s, 2); int(d.Fields[0].Past.Pages)+len(d.Pages) != left {
-			t.Errorf("%d pages are counted under mended rules, want the %d that were fetched, and none that was read again", int(d.Fields[0].Past.Pages)+len(d.Pages), left)
+		if n := counted(t, s, 2); n != left+len(released) {
+			t.Errorf("%d pages are counted under mended rules, want %d that were fetched and %d that were read again", n, left, len(released))
 		}
 		if got := rows(t, s); len(got) != 200 || web.total() != 220 {
 			t.Errorf("%d rows of 200, %d requests for 220 pages", len(got), web.total())
@@ -188,10 +209,129 @@ func TestMixedPagesAreNoDrift(t *testing.T) {
 		if sum.Open != 0 || len(d.Drifted()) != 0 || len(driftEvents(t, s)) != 0 {
 			t.Errorf("%+v, drifted %v", sum, d.Drifted())
 		}
-		if whole := d.Fields[0].Past; int(whole.Pages)+len(d.Pages) != 570 {
-			t.Errorf("%d pages are counted, want the 570 that the rules have read", int(whole.Pages)+len(d.Pages))
+		if n := counted(t, s, 1); n != 570 {
+			t.Errorf("%d pages are counted, want the 570 that the rules have read", n)
 		}
 	})
+}
+
+// hosted are targets of shop in turn at each of some hosts, and the pages have a title and
+// may have a price.
+func hosted(t *testing.T, n int, hosts ...string) Source {
+	t.Helper()
+	src := versionOf(t, n, 1)
+	src.URL, src.Country = template(t, "http://{host}/p/{id}"), template(t, "US")
+	for i := range src.Targets.Targets {
+		v := &src.Targets.Targets[i].Vars
+		*v = append(*v, intake.Var{Name: "host", Value: hosts[i%len(hosts)]})
+	}
+	src.Rules, src.Drift = pricedRules(t, parser.Field{}), driftUsual
+	return src
+}
+
+// Targets of two hosts in no order, of which one is slower and never had a field: that
+// its pages come last is the pacer's doing, and no drift.
+func TestSlowHostIsNoDrift(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
+			if req.URL.Host == "slow.test" {
+				return respond(200, "<h1>Thing</h1>"), nil
+			}
+			return respond(200, "<h1>Thing</h1><i>5</i>"), nil
+		})
+		opts := options(s, web, hosted(t, 300, "fast.test", "slow.test"))
+		opts.Pacing = func(host string) Pacing {
+			if host == "slow.test" {
+				return Pacing{1, time.Second}
+			}
+			return Pacing{4, 250 * time.Millisecond}
+		}
+		sum := runOnce(t, opts)
+		if sum.Completed != 300 || sum.Open != 0 || len(sum.Drifted) != 0 || len(driftEvents(t, s)) != 0 {
+			t.Errorf("%+v, events %q", sum, driftEvents(t, s))
+		}
+	})
+}
+
+// One host that changes pauses its source, and all that is said of it names the host.
+// A person's accept begins the counts of every host anew.
+func TestOneHostPausesItsSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t)
+		web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
+			if req.URL.Host == "b.test" && req.URL.Path > "/p/200" {
+				return respond(200, "<h1>Thing</h1>"), nil
+			}
+			return respond(200, "<h1>Thing</h1><i>5</i>"), nil
+		})
+		src := hosted(t, 600, "a.test", "b.test", "c.test")
+		opts := options(s, web, src)
+		sum := runOnce(t, opts)
+		if sum.Open == 0 || !strings.Contains(sum.Drifted["shop"], " pages of b.test, asked from US, since ") {
+			t.Errorf("%+v", sum)
+		}
+		told := driftEvents(t, s)
+		for _, text := range told {
+			if !strings.Contains(text, `"source":"shop","host":"b.test","country":"US",`) {
+				t.Errorf("event %s", text)
+			}
+		}
+		if all := driftsOf(t, s, 1); len(told) != 2 || len(all) != 3 {
+			t.Errorf("%d events, %d hosts", len(told), len(all))
+		}
+		var changes []string
+		err := s.Update(t.Context(), func(tx *storage.Tx) (err error) {
+			changes, err = Accept(tx, src.stored())
+			return err
+		})
+		if err != nil || len(changes) != 1 || !strings.Contains(changes[0], " pages of b.test, asked from US, since ") || len(driftsOf(t, s, 1)) != 0 {
+			t.Errorf("accepted %q (%v), %d hosts are left", changes, err, len(driftsOf(t, s, 1)))
+		}
+		if sum = runOnce(t, opts); sum.Open != 0 || len(sum.Drifted) != 0 {
+			t.Errorf("after that: %+v", sum)
+		}
+	})
+}
+
+// Of a source that has drifted at many hosts the first are told, those that it pauses for
+// before others, and how many more there are.
+func TestDriftTextsOfManyHosts(t *testing.T) {
+	s, undo := openStore(t), errors.New("undo")
+	err := s.Update(t.Context(), func(tx *storage.Tx) error {
+		for n := range 3 * driftsTold {
+			host := fmt.Sprintf("h%02d.test", n)
+			made, err := tx.EnqueueJob(storage.NewJob{Key: storage.JobKey{Source: "shop", Target: host}, URL: "http://" + host, Host: host})
+			if err != nil {
+				return err
+			}
+			j, err := tx.Job(made.ID)
+			if err != nil {
+				return err
+			}
+			p := driftUsual
+			if n < driftsTold {
+				p.Failed = 0
+			}
+			for page := range 100 {
+				r := storage.Reading{Lane: j.Lane, Version: 1, Job: j.ID, Generation: 1, Records: 1, Fields: []storage.FieldReading{{Name: "price", Records: 1}}}
+				if page < 60 {
+					r.Fields[0].Filled = 1
+				}
+				if _, err := tx.CountPage(r, p, nil); err != nil {
+					return err
+				}
+			}
+		}
+		texts, err := DriftTexts(tx, "shop", 1)
+		if err != nil || len(texts) != driftsTold+1 || !strings.Contains(texts[0], " pages of h10.test since ") || texts[driftsTold] != "20 more fields or hosts like these" {
+			t.Errorf("%q, %v", texts, err)
+		}
+		return undo
+	})
+	if !errors.Is(err, undo) {
+		t.Fatal(err)
+	}
 }
 
 // A worker that comes to a pause only when a person has already ended it leaves its

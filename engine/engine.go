@@ -61,8 +61,8 @@ type Engine struct {
 	began   time.Time // by the store's clock; set before the loops start
 
 	mu      sync.Mutex
-	held    map[uint64]*attempt // in flight, by job
-	drifted map[string]string   // why sources pause for drift, by name; those that do not are not in it
+	held    map[uint64]*attempt   // in flight, by job
+	drifted map[string]driftPause // of sources that pause for drift, by name; those that do not are not in it
 	summary Summary
 }
 
@@ -108,7 +108,7 @@ func New(opts Options) (*Engine, error) {
 		room:    room{turn: make(slots, 1)},
 		parsing: make(slots, parseSlots()),
 		held:    map[uint64]*attempt{},
-		drifted: map[string]string{},
+		drifted: map[string]driftPause{},
 	}
 	if e.now == nil {
 		e.now = time.Now
@@ -265,7 +265,10 @@ func (e *Engine) Summary() Summary {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := e.summary
-	s.Paused, s.Drifted = e.Paused(), maps.Clone(e.drifted)
+	s.Paused, s.Drifted = e.Paused(), make(map[string]string, len(e.drifted))
+	for name, pause := range e.drifted {
+		s.Drifted[name] = pause.why
+	}
 	return s
 }
 

@@ -148,7 +148,7 @@ func (r *reread) commit(tx *storage.Tx) (err error) {
 	if r.into, err = tx.ReparseJob(r.read, into, r.c); err != nil || r.reading == nil {
 		return err
 	}
-	r.reading.Job, r.reading.Generation, r.reading.Time = r.into.ID, r.into.Generation, r.read.Fetched()
+	r.reading.Lane, r.reading.Job, r.reading.Generation, r.reading.Time = r.into.Lane, r.into.ID, r.into.Generation, r.read.Fetched()
 	r.drift, err = tx.CountPage(*r.reading, r.src.Drift, r.src.Sinks)
 	return err
 }

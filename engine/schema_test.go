@@ -216,6 +216,8 @@ func TestSchemasRefuse(t *testing.T) {
 		{storage.EventQuarantined, `"row":null`, `"row":-1`},
 		{storage.EventQuarantined, `"more":0`, `"more":null`},
 		{storage.EventDrifted, `"field":"title"`, `"field":1`},
+		{storage.EventDrifted, `"host":"shop.test",`, ``},
+		{storage.EventDrifted, `"country":null,"parser_version"`, `"country":1,"parser_version"`},
 		{storage.EventDrifted, `"share_now":`, `"share_now":-1`},
 		{storage.EventDrifted, `"share_before":`, `"share_before":-`},
 		{storage.EventDrifted, `"pages":`, `"pages":0.5,"more":`},

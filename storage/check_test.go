@@ -303,6 +303,9 @@ func fillQuarantined(tx *Tx) error {
 	return err
 }
 
+// laneV is of source v.
+const laneV LaneID = 6
+
 // fillDrifted has pages lose a field, so that source v pauses.
 func fillDrifted(tx *Tx) error {
 	for n := range 42 {
@@ -311,7 +314,7 @@ func fillDrifted(tx *Tx) error {
 			j, filled = jobUnfit, 0
 		}
 		_, err := tx.CountPage(Reading{
-			Source: "v", Version: 1, Job: j, Generation: 1, Records: 1,
+			Lane: laneV, Version: 1, Job: j, Generation: 1, Records: 1,
 			Fields: []FieldReading{{Records: 1, Filled: 1}, {Name: "price", Records: 1, Filled: filled}},
 		}, DriftPolicy{Fall: Whole / 2, Min: 10, Jobs: 20, Failed: 10}, damagedSinks)
 		if err != nil {
@@ -548,7 +551,8 @@ func TestCheckFinds(t *testing.T) {
 }
 
 // TestCheckOlderEvents: events of jobs from before schema 5, which say nothing of
-// window and country, are no damage.
+// window and country, are no damage, nor are those of drift from before schema 6, which
+// say nothing of the host.
 func TestCheckOlderEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := damagedStore(t)
@@ -556,6 +560,7 @@ func TestCheckOlderEvents(t *testing.T) {
 			return errors.Join(
 				changeEvent(eventFailed, says(`"window":null,"country":null,`, ``))(tx),
 				changeEvent(eventJobA, says(`"window":null,"country":null,`, ``))(tx),
+				changeEvent(eventDrifted, says(`"host":"v","country":null,`, ``))(tx),
 			)
 		})
 		if err != nil {

@@ -1323,8 +1323,8 @@ func changeDrift(change func(*Drift)) func(*Tx) error {
 	}
 }
 
-// driftV is the place of source v under version 1 of its rules.
-var driftV = driftKey("v", 1)
+// driftV is the place of source v, at its host, under version 1 of its rules.
+var driftV = driftKey("v", 1, laneV)
 
 // driftDamage is to counts of pages, and to events of what they show.
 var driftDamage = []damage{
@@ -1340,17 +1340,25 @@ var driftDamage = []damage{
 	{"flag of 3", changeRecord(bucketDrift, driftV, withByte(20, 3)), []Breach{
 		{"drift", driftV, "it reads as a record that would be written differently"},
 	}},
-	{"key is no version", copyTo(bucketDrift, driftV, []byte("v\x00x")), []Breach{
-		{"drift", []byte("v\x00x"), "its key is not a source and a version of rules"},
+	{"key of schema 5", copyTo(bucketDrift, driftV, driftPrefix("v", 1)), []Breach{
+		{"drift", driftPrefix("v", 1), "its key is not a source, a version of rules and a lane"},
 	}},
-	{"of version 0", copyTo(bucketDrift, driftV, driftKey("v", 0)), []Breach{
-		{"drift", driftKey("v", 0), "its key is not a source and a version of rules"},
+	{"of version 0", copyTo(bucketDrift, driftV, driftKey("v", 0, laneV)), []Breach{
+		{"drift", driftKey("v", 0, laneV), "its key is not a source, a version of rules and a lane"},
 	}},
-	{"of another version", copyTo(bucketDrift, driftV, driftKey("v", 2)), []Breach{
-		{"drift", driftKey("v", 2), "attempt 1 of job 13 read no page by version 2 of the rules"},
+	{"of another version", copyTo(bucketDrift, driftV, driftKey("v", 2, laneV)), []Breach{
+		{"drift", driftKey("v", 2, laneV), "attempt 1 of job 13 read no page by version 2 of the rules"},
 	}},
-	{"of another source", copyTo(bucketDrift, driftV, driftKey("s", 1)), []Breach{
-		{"drift", driftKey("s", 1), `a page of it is of attempt 1 of job 13, which is of source "v" and had 2`},
+	{"of another source", copyTo(bucketDrift, driftV, driftKey("s", 1, 1)), []Breach{
+		{"drift", driftKey("s", 1, 1), `a page of it is of attempt 1 of job 13, which is of source "v" and had 2`},
+	}},
+	{"in a lane of another source", copyTo(bucketDrift, driftV, driftKey("v", 1, 1)), []Breach{
+		{"drift", driftKey("v", 1, 1), `it is of source "v", its lane 1 of "s"`},
+		{"drift", driftKey("v", 1, 1), "attempt 1 of job 13 was in lane 6"},
+	}},
+	{"in no lane", copyTo(bucketDrift, driftV, driftKey("v", 1, 77)), []Breach{
+		{"drift", driftKey("v", 1, 77), `it is of source "v", its lane 77 of ""`},
+		{"drift", driftKey("v", 1, 77), "attempt 1 of job 13 was in lane 6"},
 	}},
 	{"of nothing", changeDrift(func(d *Drift) { d.Fields, d.Pages = nil, nil }), []Breach{
 		{"drift", driftV, "it has no field"},

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// drifts wants each to be of a source and a version, and its pages to be of jobs of
-// that source and of attempts that these rules have read, as far as those are there:
-// Prune may have forgotten them.
+// drifts wants each to be of a source, a version and a lane of that source, and its pages
+// to be of jobs of that source and of attempts in that lane that these rules have read, as
+// far as those are there: Prune may have forgotten them.
 func (c *checker) drifts() {
 	c.each(bucketDrift, func(k, v []byte) {
 		d, err := decodeDrift(k, v)
@@ -15,9 +15,12 @@ func (c *checker) drifts() {
 			c.unreadable(bucketDrift, k, err)
 			return
 		}
-		if d.Source == "" || d.Version == 0 || !bytes.Equal(driftKey(d.Source, d.Version), k) {
-			c.breach(bucketDrift, k, "its key is not a source and a version of rules")
+		if d.Lane.Source == "" || d.Version == 0 || !bytes.Equal(d.key(), k) {
+			c.breach(bucketDrift, k, "its key is not a source, a version of rules and a lane")
 			return
+		}
+		if lane, err := c.tx.Lane(d.LaneID); err != nil || lane.Source != d.Lane.Source {
+			c.breach(bucketDrift, k, "it is of source %q, its lane %d of %q", d.Lane.Source, d.LaneID, lane.Source)
 		}
 		c.written(bucketDrift, k, v, d.encode())
 		c.rules(bucketDrift, k, driftRules(d)...)
@@ -68,12 +71,18 @@ func (c *checker) driftPage(k []byte, d *Drift, p *DriftPage) {
 	if err != nil {
 		return
 	}
-	if j.Key.Source != d.Source || p.Generation > j.Generation {
+	if j.Key.Source != d.Lane.Source || p.Generation > j.Generation {
 		c.breach(bucketDrift, k, "a page of it is of attempt %d of job %d, which is of source %q and had %d", p.Generation, p.Job, j.Key.Source, j.Generation)
 		return
 	}
 	a, err := c.tx.attempt(p.Job, p.Generation)
-	if err == nil && (a.Outcome != OutcomeFail && a.Outcome != OutcomeComplete || a.ParserVersion != d.Version) {
+	if err != nil {
+		return
+	}
+	if a.Outcome != OutcomeFail && a.Outcome != OutcomeComplete || a.ParserVersion != d.Version {
 		c.breach(bucketDrift, k, "attempt %d of job %d read no page by version %d of the rules", p.Generation, p.Job, d.Version)
+	}
+	if a.Lane != 0 && a.Lane != d.LaneID {
+		c.breach(bucketDrift, k, "attempt %d of job %d was in lane %d", p.Generation, p.Job, a.Lane)
 	}
 }

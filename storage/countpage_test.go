@@ -22,7 +22,7 @@ func readPage(tx *storage.Tx, j *storage.Job, price bool) (news storage.DriftNew
 	if _, err = tx.CompleteJob(j.Lease(), c); err != nil {
 		return news, err
 	}
-	r := storage.Reading{Source: "s", Version: 1, Job: j.ID, Generation: j.Generation, Records: 1, Fields: []storage.FieldReading{
+	r := storage.Reading{Lane: j.Lane, Version: 1, Job: j.ID, Generation: j.Generation, Records: 1, Fields: []storage.FieldReading{
 		{Records: 1, Filled: 1}, {Name: "price", Required: true, Records: 1},
 	}}
 	if price {
@@ -48,7 +48,7 @@ func readPages(t *testing.T, s *storage.Store, n int, price bool) (news []storag
 func drift(t *testing.T, s *storage.Store) (d *storage.Drift) {
 	t.Helper()
 	view(t, s, func(tx *storage.Tx) (err error) {
-		d, err = tx.Drift("s", 1)
+		d, err = tx.Drift(1, 1)
 		return err
 	})
 	return d
@@ -158,7 +158,7 @@ func TestCountPageUnpaused(t *testing.T) {
 	readPages(t, s, 30, true)
 	readPages(t, s, 12, false)
 	was := drift(t, s)
-	r := storage.Reading{Source: "s", Version: 1, Job: was.Pages[0].Job, Generation: 1, Records: 1}
+	r := storage.Reading{Lane: 1, Version: 1, Job: was.Pages[0].Job, Generation: 1, Records: 1}
 	for _, f := range was.Fields {
 		r.Fields = append(r.Fields, storage.FieldReading{Name: f.Name, Required: f.Required, Records: 1})
 	}
@@ -191,7 +191,7 @@ func TestForgetDrift(t *testing.T) {
 		t.Errorf("ready lanes %v", lanes)
 	}
 	view(t, s, func(tx *storage.Tx) error {
-		if d, err := tx.Drift("s", 1); !errors.Is(err, storage.ErrNotFound) {
+		if d, err := tx.Drift(1, 1); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("there still is %+v (%v)", d, err)
 		}
 		return nil
@@ -201,13 +201,65 @@ func TestForgetDrift(t *testing.T) {
 	}
 }
 
+// TestDrifts: each host is counted by itself. Within a transaction, those that it has
+// changed are as it left them, and what is undone is as it was.
+func TestDrifts(t *testing.T) {
+	s := storagetest.Open(t)
+	jobs := map[string]*storage.Job{}
+	for _, host := range []string{"a", "b", "c"} {
+		n := target(host)
+		n.Host = host
+		enqueue(t, s, n)
+		jobs[host] = claimOne(t, s)
+	}
+	read := func(tx *storage.Tx, host string) {
+		if _, err := readPage(tx, jobs[host], true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(tx *storage.Tx, source string, version int, hosts ...string) {
+		t.Helper()
+		var got []string
+		err := tx.Drifts(source, version, func(d *storage.Drift) bool {
+			got = append(got, d.Lane.Host)
+			return d.Lane.Host != "b"
+		})
+		if err != nil || !slices.Equal(got, hosts) {
+			t.Errorf("source %s, version %d: hosts %q (%v), want %q", source, version, got, err, hosts)
+		}
+	}
+	update(t, s, func(tx *storage.Tx) error { read(tx, "a"); return nil })
+	undo := errors.New("undo")
+	err := s.Update(t.Context(), func(tx *storage.Tx) error {
+		read(tx, "c")
+		want(tx, "s", 1, "a", "c")
+		read(tx, "b")
+		want(tx, "s", 1, "a", "b") // and no more are wanted
+		if err := tx.ForgetDrift("s", 1); err != nil {
+			return err
+		}
+		want(tx, "s", 1)
+		return undo
+	})
+	if !errors.Is(err, undo) {
+		t.Fatal(err)
+	}
+	view(t, s, func(tx *storage.Tx) error {
+		want(tx, "s", 1, "a")
+		want(tx, "s", 2)
+		want(tx, "", 1)
+		return nil
+	})
+}
+
 // BenchmarkCountPage is what a page adds to its job's outcome, without the write that a
 // group makes once: half of its fields lack a value, each now and then.
 func BenchmarkCountPage(b *testing.B) {
 	for _, fields := range []int{10, 200} {
 		b.Run(fmt.Sprint(fields), func(b *testing.B) {
 			s := storagetest.Open(b)
-			r := storage.Reading{Source: "s", Version: 1, Job: 1, Generation: 1, Records: 1, Fields: make([]storage.FieldReading, fields)}
+			enqueue(b, s, target("of lane 1"))
+			r := storage.Reading{Lane: 1, Version: 1, Job: 1, Generation: 1, Records: 1, Fields: make([]storage.FieldReading, fields)}
 			p := driftUsual
 			p.Jobs = storage.MaxDriftPages
 			page := 0

@@ -64,7 +64,7 @@
 //	jobevent job id u64 | event seq u64                 -          the event is of an outcome of the job
 //	quarantine
 //	         job id u64                                 Quarantine: why a page of the job did not fit the rules
-//	drift    source 0 | version u32                     Drift: how well the last pages fit the rules, and those before
+//	drift    source 0 | version u32 | lane u32          Drift: how well the last pages of the lane fit the rules, and those before
 //
 // Keys longer than 128 bytes in bucket key keep their first 96 bytes and the
 // xxhash of the whole; the text stands in the job and is compared, so a
@@ -100,8 +100,9 @@
 //   - What is in quarantine is of the attempt that read the page, which stays with
 //     its page, where it was kept, until it is let go: by a commit of the job, or a
 //     person.
-//   - A page is counted for drift in the transaction of its job's outcome, once, under
-//     the rules that read it. Jobs of a source that pauses for drift are handed out by
+//   - A page is counted for drift in the transaction of its job's outcome, once, in the
+//     lane of the job and under the rules that read it.
+//     Jobs of a source that pauses for drift in any of its lanes are handed out by
 //     nobody who asks; the store itself does not hold them back.
 //   - An idempotency key leads to a job that is there, and that is as old as
 //     the key where its first request made it.

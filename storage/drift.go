@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -39,7 +40,7 @@ type DriftPolicy struct {
 
 // Reading is what a page tells of how well it fits the rules that read it.
 type Reading struct {
-	Source     string
+	Lane       LaneID         // of the job
 	Version    int            // of the rules
 	Job        uint64         // whose page it is
 	Generation uint32         // of the attempt that read it
@@ -56,10 +57,12 @@ type FieldReading struct {
 	Filled   int // of these: have a valid value
 }
 
-// Drift is how well the last pages of a source fit a version of its rules, beside
-// all pages before. There is none before the first page.
+// Drift is how well the last pages of a lane fit a version of its source's rules, beside
+// all pages before. There is none before the first page. Each host is asked at its own
+// pace, so that pages of several come in no random order, and a site changes by itself.
 type Drift struct {
-	Source    string
+	LaneID    LaneID
+	Lane      Lane // of that number
 	Version   int
 	Fields    []DriftField // of the rules, in their order
 	Pages     []DriftPage  // the last, the oldest first; up to DriftPolicy.Jobs
@@ -119,12 +122,14 @@ func (d *Drift) encode() []byte {
 	return e.sealed()
 }
 
+// decodeDrift knows of the lane what the key says: its number and source.
 func decodeDrift(key, b []byte) (*Drift, error) {
 	dec := newDecoder(driftVersion, b)
 	d := &Drift{Paused: dec.time(), PausedFor: dec.text()}
-	source, version, ok := bytes.Cut(key, []byte{0})
-	if ok && len(version) == 4 {
-		d.Source, d.Version = string(source), int(binary.BigEndian.Uint32(version))
+	source, rest, ok := bytes.Cut(key, []byte{0})
+	if ok && len(rest) == 8 {
+		d.Lane.Source = string(source)
+		d.Version, d.LaneID = int(binary.BigEndian.Uint32(rest)), LaneID(binary.BigEndian.Uint32(rest[4:]))
 	}
 	for n := dec.u32(); n > 0 && dec.err == nil; n-- {
 		d.Fields = append(d.Fields, DriftField{
@@ -145,33 +150,79 @@ func decodeDrift(key, b []byte) (*Drift, error) {
 	return d, nil
 }
 
-func driftKey(source string, version int) []byte {
+// driftPrefix begins the keys of all lanes of a source under a version of its rules.
+func driftPrefix(source string, version int) []byte {
 	return appendU32(append([]byte(source), 0), uint32(version))
 }
 
-// Drift reads how well the pages of a source fit a version of its rules. The caller
-// must not change it. Error: ErrNotFound.
-func (tx *Tx) Drift(source string, version int) (*Drift, error) {
-	key := driftKey(source, version)
+func driftKey(source string, version int, lane LaneID) []byte {
+	return appendU32(driftPrefix(source, version), uint32(lane))
+}
+
+func (d *Drift) key() []byte { return driftKey(d.Lane.Source, d.Version, d.LaneID) }
+
+// Drift reads how well the pages of a lane fit a version of its source's rules. The
+// caller must not change it. Error: ErrNotFound (there is none, or no such lane).
+func (tx *Tx) Drift(id LaneID, version int) (*Drift, error) {
+	lane, err := tx.Lane(id)
+	if err != nil {
+		return nil, err
+	}
+	key := driftKey(lane.Source, version, id)
 	d, changed := tx.drifts[string(key)]
 	if changed && !d.forgotten() {
 		return d, nil
 	}
 	v := tx.get(bucketDrift, key)
 	if changed || v == nil {
-		return nil, fmt.Errorf("drift of source %s, version %d: %w", source, version, ErrNotFound)
+		return nil, fmt.Errorf("drift of source %s at %s, version %d: %w", lane.Source, lane.Host, version, ErrNotFound)
 	}
-	return decodeDrift(key, v)
+	if d, err = decodeDrift(key, v); err == nil {
+		d.Lane = lane
+	}
+	return d, err
 }
 
-// forgotten reports whether it stands for there being none any more: one that is there
-// has a field.
+// Drifts reads those of all lanes of a source, in the order of their numbers, until fn
+// gives false. It takes about 10 µs for each.
+func (tx *Tx) Drifts(source string, version int, fn func(*Drift) bool) error {
+	prefix := driftPrefix(source, version)
+	var ids []LaneID
+	c := tx.bucket(bucketDrift).Cursor()
+	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+		if len(k) != len(prefix)+4 {
+			return &RecordError{bucketNames[bucketDrift], bytes.Clone(k), errors.New("its key names no lane")}
+		}
+		ids = append(ids, LaneID(binary.BigEndian.Uint32(k[len(prefix):])))
+	}
+	for _, d := range tx.drifts {
+		if d.Lane.Source == source && d.Version == version {
+			ids = append(ids, d.LaneID)
+		}
+	}
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
+		switch d, err := tx.Drift(id, version); {
+		case isNotFound(err): // forgotten just now
+		case err != nil:
+			return err
+		case !fn(d):
+			return nil
+		}
+	}
+	return nil
+}
+
+// anew is one of the same lane before its first page: it stands for there being none.
+func (d *Drift) anew() *Drift { return &Drift{LaneID: d.LaneID, Lane: d.Lane, Version: d.Version} }
+
+// forgotten reports whether it is as anew makes it: one that is there has a field.
 func (d *Drift) forgotten() bool { return len(d.Fields) == 0 }
 
 // saveDrift changes a Drift, which nobody may touch again; it is written when the
-// group commits, since each page of the source moves it.
+// group commits, since each page of the lane moves it.
 func (tx *Tx) saveDrift(d *Drift) {
-	key := string(driftKey(d.Source, d.Version))
+	key := string(d.key())
 	if tx.drifts == nil {
 		tx.drifts, tx.driftsBefore = map[string]*Drift{}, map[string]*Drift{}
 	}
@@ -211,6 +262,7 @@ func (tx *Tx) flushDrifts() error {
 
 // Drifted is a field that pages have less often than they did.
 type Drifted struct {
+	Lane        Lane   // whose pages
 	Field       string // "": the page as a whole
 	Required    bool
 	Since       time.Time // when the first page was read that lacked it
@@ -228,8 +280,12 @@ func (d Drifted) String() string {
 	case d.Required:
 		what = "required " + what
 	}
-	return fmt.Sprintf("%s is there in %s of the %d pages since %s, and was in %s of those before",
-		what, d.Now, d.Pages, d.Since.UTC().Format(time.RFC3339), d.Before)
+	from := d.Lane.Host
+	if d.Lane.Country != "" {
+		from += ", asked from " + d.Lane.Country + ","
+	}
+	return fmt.Sprintf("%s is there in %s of the %d pages of %s since %s, and was in %s of those before",
+		what, d.Now, d.Pages, from, d.Since.UTC().Format(time.RFC3339), d.Before)
 }
 
 // Drifted are the fields that have drifted, in the order of the rules.
@@ -244,7 +300,7 @@ func (d *Drift) Drifted() (list []Drifted) {
 
 func (d *Drift) drifted(i int) Drifted {
 	f := &d.Fields[i]
-	out := Drifted{Field: f.Name, Required: f.Required, Since: f.Since, Before: f.Before}
+	out := Drifted{Lane: d.Lane, Field: f.Name, Required: f.Required, Since: f.Since, Before: f.Before}
 	var now Tally
 	for _, p := range d.Pages[len(d.Pages)-f.Run:] {
 		now.add(p.sample(i))
@@ -265,10 +321,10 @@ type DriftNews struct {
 // CountPage counts a page that rules have read, in the transaction of its job's
 // outcome, tells of fields that have drifted with it, and pauses the source where that is
 // so for many pages. Of each version of the rules a page counts once. Errors:
-// ErrNotFound (there is no such job).
+// ErrNotFound (there is no such lane or job).
 func (tx *Tx) CountPage(r Reading, p DriftPolicy, sinks []Subscription) (news DriftNews, err error) {
-	before, err := tx.Drift(r.Source, r.Version)
-	if err != nil && !isNotFound(err) {
+	before, err := tx.driftBefore(&r)
+	if err != nil {
 		return news, err
 	}
 	d := before.next(&r)
@@ -294,16 +350,25 @@ func (tx *Tx) CountPage(r Reading, p DriftPolicy, sinks []Subscription) (news Dr
 	return news, nil
 }
 
+func (tx *Tx) driftBefore(r *Reading) (*Drift, error) {
+	d, err := tx.Drift(r.Lane, r.Version)
+	if !isNotFound(err) {
+		return d, err
+	}
+	lane, err := tx.Lane(r.Lane)
+	return &Drift{LaneID: r.Lane, Lane: lane, Version: r.Version}, err
+}
+
 // next is a copy to be changed: nothing but Shares, which never change, is shared. Where
-// there is none (nil) or its fields are not those that were read, counting begins.
+// its fields are not those that were read, counting begins.
 func (d *Drift) next(r *Reading) *Drift {
 	same := func(f DriftField, read FieldReading) bool { return f.Name == read.Name && f.Required == read.Required }
-	if d != nil && slices.EqualFunc(d.Fields, r.Fields, same) {
+	if slices.EqualFunc(d.Fields, r.Fields, same) {
 		next := *d
 		next.Fields, next.Pages = slices.Clone(d.Fields), slices.Clone(d.Pages)
 		return &next
 	}
-	next := &Drift{Source: r.Source, Version: r.Version}
+	next := d.anew()
 	for _, f := range r.Fields {
 		next.Fields = append(next.Fields, DriftField{Name: f.Name, Required: f.Required})
 	}
@@ -326,16 +391,14 @@ func (r *Reading) page(fetched time.Time) DriftPage {
 // for a person who takes them as they are, and ends its pause. Where there are none
 // it does nothing.
 func (tx *Tx) ForgetDrift(source string, version int) error {
-	d, err := tx.Drift(source, version)
-	if isNotFound(err) {
-		return nil
-	}
-	if err != nil {
+	paused := false
+	err := tx.Drifts(source, version, func(d *Drift) bool {
+		paused = paused || !d.Paused.IsZero()
+		tx.saveDrift(d.anew())
+		return true
+	})
+	if err != nil || !paused {
 		return err
-	}
-	tx.saveDrift(&Drift{Source: source, Version: version})
-	if d.Paused.IsZero() {
-		return nil
 	}
 	for _, id := range tx.ReadyLanes() { // who hands them out has passed over them
 		lane, err := tx.Lane(id)

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -201,9 +202,24 @@ func TestDriftRecord(t *testing.T) {
 		d.Pages[i].Time = d.Pages[i].Time.UTC()
 	}
 	for source, version := range map[string]int{"shop": 3, "größe/2 ": 0x00010000, "\xff": 1<<31 - 1} {
-		got, err := decodeDrift(driftKey(source, version), d.encode())
-		if err != nil || !slices.Equal(got.encode(), d.encode()) || got.Source != source || got.Version != version || len(got.Pages) != 50 {
+		got, err := decodeDrift(driftKey(source, version, 1<<24), d.encode())
+		if err != nil || !slices.Equal(got.encode(), d.encode()) || got.Lane.Source != source || got.Version != version || got.LaneID != 1<<24 || len(got.Pages) != 50 {
 			t.Errorf("%q, version %d: %+v, %v", source, version, got, err)
 		}
+	}
+}
+
+// TestDriftsOfOddKey: a key without a lane is told as damage.
+func TestDriftsOfOddKey(t *testing.T) {
+	s := openTest(t, Options{NoSync: true})
+	err := s.Update(t.Context(), func(tx *Tx) error {
+		if err := put(bucketDrift, driftPrefix("s", 1), oneField().encode())(tx); err != nil {
+			return err
+		}
+		return tx.Drifts("s", 1, func(*Drift) bool { return true })
+	})
+	var damaged *RecordError
+	if !errors.As(err, &damaged) || damaged.Bucket != "drift" {
+		t.Errorf("error %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 	"time"
@@ -10,6 +11,8 @@ import (
 // the order in which they are written.
 type driftTold struct {
 	Source        string       `json:"source"`
+	Host          string       `json:"host"`
+	Country       *string      `json:"country"` // nil: any
 	ParserVersion int          `json:"parser_version"`
 	Field         *string      `json:"field"` // nil: the page as a whole
 	Required      bool         `json:"required"`
@@ -51,10 +54,13 @@ func (tx *Tx) emitDrift(d *Drift, field int, r *Reading, sinks []Subscription) e
 	}
 	is := d.drifted(field)
 	told := driftTold{
-		Source: d.Source, ParserVersion: d.Version, Required: is.Required, Since: is.Since.Truncate(time.Second),
+		Source: d.Lane.Source, Host: d.Lane.Host, ParserVersion: d.Version, Required: is.Required, Since: is.Since.Truncate(time.Second),
 		ShareBefore: is.Before.part(), ShareNow: is.Now.part(), Pages: is.Pages,
 		Example: driftExample{Job: j.Key.String(), ID: j.ID, URL: j.URL, Attempts: j.Attempts},
 		Paused:  !d.Paused.IsZero(),
+	}
+	if is.Lane.Country != "" {
+		told.Country = &is.Lane.Country
 	}
 	if is.Field != "" {
 		told.Field = &is.Field
@@ -63,7 +69,7 @@ func (tx *Tx) emitDrift(d *Drift, field int, r *Reading, sinks []Subscription) e
 	if err != nil {
 		return err
 	}
-	return tx.emit(sinks, Event{ID: told.id(), Job: j.ID, Type: EventDrifted, Key: d.Source, Data: data})
+	return tx.emit(sinks, Event{ID: told.id(), Job: j.ID, Type: EventDrifted, Key: told.Source, Data: data})
 }
 
 // part is the share of 1.
@@ -78,6 +84,9 @@ func (c *checker) driftEvent(k []byte, e *Event) {
 		return
 	}
 	if anew, err := json.Marshal(told); err == nil {
+		if told.Host == "" { // as events were in schema 5
+			anew = bytes.Replace(anew, []byte(`"host":"","country":null,`), nil, 1)
+		}
 		c.same(bucketEvent, k, e.Data, anew)
 	}
 	c.rules(bucketEvent, k,

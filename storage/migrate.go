@@ -9,7 +9,7 @@ import (
 )
 
 // schema is the version of the layout that this program writes.
-const schema = 5
+const schema = 6
 
 var schemaKey = []byte("schema")
 
@@ -22,6 +22,8 @@ var migrations = [schema]func(*bolt.Tx) error{
 	// a number, an event as one of no job.
 	3: inTurn(createBuckets(bucketNames[bucketRun:bucketQuarantine]...), countRules, addDispatches),
 	4: createBuckets(bucketNames[bucketQuarantine:bucketCount]...), // an attempt of schema 4 reads as one that fetched its page
+	// Schema 5 counted pages by source, which says nothing of one host.
+	5: inTurn(deleteBucket(bucketNames[bucketDrift]), createBuckets(bucketNames[bucketDrift])),
 }
 
 func inTurn(steps ...func(*bolt.Tx) error) func(*bolt.Tx) error {
@@ -41,6 +43,15 @@ func createBuckets(names ...string) func(*bolt.Tx) error {
 			if _, err := b.CreateBucket([]byte(name)); err != nil {
 				return fmt.Errorf("creating bucket %s: %w", name, err)
 			}
+		}
+		return nil
+	}
+}
+
+func deleteBucket(name string) func(*bolt.Tx) error {
+	return func(b *bolt.Tx) error {
+		if err := b.DeleteBucket([]byte(name)); err != nil {
+			return fmt.Errorf("deleting bucket %s: %w", name, err)
 		}
 		return nil
 	}

@@ -145,7 +145,7 @@ func fillStore(t *testing.T, s *storage.Store) {
 		}
 		for _, j := range jobs[:2] {
 			fields := []storage.FieldReading{{Records: 1, Filled: 1}, {Name: "title", Required: true, Records: 1, Filled: 1}}
-			reading := storage.Reading{Source: "shop", Version: 1, Job: j.ID, Generation: j.Generation, Records: 1, Fields: fields}
+			reading := storage.Reading{Lane: j.Lane, Version: 1, Job: j.ID, Generation: j.Generation, Records: 1, Fields: fields}
 			if _, err := tx.CountPage(reading, storage.DriftPolicy{Fall: storage.Whole / 2, Min: 50, Jobs: 50}, nil); err != nil {
 				return err
 			}

@@ -185,9 +185,12 @@ func (l *Local) addWait(tx *storage.Tx, j *storage.Job, story *JobStory) error {
 	}
 	if src := l.Config.Source(j.Key.Source); src != nil && src.Rules != nil {
 		pause, err := engine.DriftPause(tx, src.Name, src.Rules.Version(), src.Drift)
-		if err != nil || pause != "" {
-			story.Next = "nothing: its source pauses, since " + pause + "; " + l.driftAdvice(src.Name)
+		if err != nil {
 			return err
+		}
+		if pause != nil {
+			story.Next = "nothing: its source pauses, since " + engine.PausedFor(pause) + "; " + l.driftAdvice(src.Name)
+			return nil
 		}
 	}
 	if l.Engine == nil || j.State != storage.StatePending {

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,32 +57,19 @@ func (l *Local) driftWarnings(tx *storage.Tx, src *config.Source) ([]string, err
 	if src == nil || src.Rules == nil || src.Drift.Fall == 0 {
 		return nil, nil
 	}
-	d, err := tx.Drift(src.Name, src.Rules.Version())
-	if errors.Is(err, storage.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
+	texts, err := engine.DriftTexts(tx, src.Name, src.Rules.Version())
+	if err != nil || len(texts) == 0 {
 		return nil, err
 	}
 	pause, err := engine.DriftPause(tx, src.Name, src.Rules.Version(), src.Drift)
 	if err != nil {
 		return nil, err
 	}
-	head, lost, named := "source "+src.Name, []string{}, false
-	for _, is := range d.Drifted() {
-		lost = append(lost, fmt.Sprintf("%s (an example: semel show %d)", is, is.Example))
-		named = named || is.Field == d.PausedFor
+	head := "source " + src.Name
+	if pause != nil {
+		head += fmt.Sprintf(" pauses since %s, and none of its jobs is run", pause.Paused.UTC().Format(time.RFC3339))
 	}
-	if pause != "" {
-		head += fmt.Sprintf(" pauses since %s, and none of its jobs is run", d.Paused.UTC().Format(time.RFC3339))
-		if !named { // the field has come back, and the pause stays
-			lost = append(lost, pause)
-		}
-	}
-	if len(lost) == 0 {
-		return nil, nil
-	}
-	return []string{fmt.Sprintf("%s: %s; %s", head, strings.Join(lost, "; "), l.driftAdvice(src.Name))}, nil
+	return []string{fmt.Sprintf("%s: %s; %s", head, strings.Join(texts, "; "), l.driftAdvice(src.Name))}, nil
 }
 
 func (l *Local) driftAdvice(source string) string {

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -113,14 +112,10 @@ func (st *state) readObservations(tx *storage.Tx, source string) error {
 // readDrift adds how many pages of a source are counted: each of them tells of the page
 // as a whole.
 func (st *state) readDrift(tx *storage.Tx, source storage.Source) error {
-	d, err := tx.Drift(source.Name, source.Version)
-	if errors.Is(err, storage.ErrNotFound) {
-		return nil
-	}
-	if err == nil {
+	return tx.Drifts(source.Name, source.Version, func(d *storage.Drift) bool {
 		st.pages += int(d.Fields[0].Past.Pages) + len(d.Pages)
-	}
-	return err
+		return true
+	})
 }
 
 // export is what `semel export --data-only` gives of all sources.
