@@ -215,6 +215,67 @@ func TestMixedPagesAreNoDrift(t *testing.T) {
 	})
 }
 
+// onceMore sends jobs back for a person: those in a state, or all with "".
+func onceMore(t *testing.T, s *storage.Store, state storage.JobState) {
+	t.Helper()
+	err := s.Update(t.Context(), func(tx *storage.Tx) error {
+		var ids []uint64
+		_, err := tx.Jobs(0, 10_000, func(j *storage.Job) bool {
+			if state == "" || j.State == state {
+				ids = append(ids, j.ID)
+			}
+			return true
+		})
+		for _, id := range ids {
+			if _, err := tx.RecollectJob(id); err != nil {
+				return err
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Jobs that a person retries since they had failed are not just any: what becomes of
+// them is no drift, and counts for none. A whole source that is collected again is.
+func TestRetryOfFailedIsNoDrift(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, unfit := openStore(t), 50 // of 1000, in no order
+		web := newSite(func(req *http.Request, _ int) (*http.Response, error) {
+			var n int
+			if _, err := fmt.Sscanf(req.URL.Path, "/p/%d", &n); err != nil || n*7919%1000 < unfit {
+				return respond(200, "<h2>Thing</h2>"), nil
+			}
+			return respond(200, "<h1>Thing</h1>"), nil
+		})
+		src := versionOf(t, 999, 1)
+		src.Drift = driftUsual
+		opts := options(s, web, src)
+		sum := runOnce(t, opts)
+		if sum.Failed != 49 || sum.Open != 0 || counted(t, s, 1) != 999 {
+			t.Fatalf("%+v, %d pages are counted", sum, counted(t, s, 1))
+		}
+		for _, unfit = range []int{50, 20} { // all fail once more, and then not all of them
+			onceMore(t, s, storage.StateFailed)
+			sum = runOnce(t, opts)
+			if sum.Failed != unfit-1 || sum.Open != 0 || len(driftOf(t, s, 1).Drifted()) != 0 || counted(t, s, 1) != 999 {
+				t.Errorf("retried: %+v, %d pages are counted, drifted %v", sum, counted(t, s, 1), driftOf(t, s, 1).Drifted())
+			}
+		}
+		onceMore(t, s, "")
+		if sum = runOnce(t, opts); sum.Failed != 19 || sum.Open != 0 || len(driftOf(t, s, 1).Drifted()) != 0 {
+			t.Errorf("collected again: %+v, drifted %v", sum, driftOf(t, s, 1).Drifted())
+		}
+		unfit = 1000
+		onceMore(t, s, "")
+		if sum = runOnce(t, opts); sum.Open == 0 || len(sum.Drifted) != 1 {
+			t.Errorf("collected again after a change: %+v", sum)
+		}
+	})
+}
+
 // hosted are targets of shop in turn at each of some hosts, and the pages have a title and
 // may have a price.
 func hosted(t *testing.T, n int, hosts ...string) Source {

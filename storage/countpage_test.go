@@ -201,6 +201,66 @@ func TestForgetDrift(t *testing.T) {
 	}
 }
 
+// TestCountPageOfFailed: what a job brings whose page these rules had failed is not
+// counted, until they have completed it; what other rules made of it, or an attempt
+// without a page, changes nothing.
+func TestCountPageOfFailed(t *testing.T) {
+	s := storagetest.Open(t)
+	enqueue(t, s, target("x"))
+	for i, step := range []struct {
+		outcome string
+		version int // 0: there was no page
+		want    int // pages counted under version 1
+	}{
+		{storage.OutcomeFail, 2, 0},
+		{storage.OutcomeRetry, 1, 0}, // until it has ended nothing is counted
+		{storage.OutcomeFail, 1, 1},
+		{storage.OutcomeFail, 1, 1},
+		{storage.OutcomeFail, 0, 1},
+		{storage.OutcomeComplete, 1, 1},
+		{storage.OutcomeComplete, 1, 2},
+		{storage.OutcomeFail, 0, 2},
+		{storage.OutcomeFail, 1, 3},
+		{storage.OutcomeFail, 2, 3},
+		{storage.OutcomeFail, 1, 3},
+	} {
+		j := claimOne(t, s)
+		update(t, s, func(tx *storage.Tx) error { return endAttempt(tx, j, step.outcome, step.version) })
+		if step.want == 0 {
+			continue
+		}
+		if d := drift(t, s); len(d.Pages) != step.want {
+			t.Errorf("after attempt %d: %d pages are counted, want %d", i+1, len(d.Pages), step.want)
+		}
+	}
+}
+
+// endAttempt ends one whose page rules of a version have read, and has the job claimed
+// once more.
+func endAttempt(tx *storage.Tx, j *storage.Job, outcome string, version int) (err error) {
+	a := storage.Attempt{ParserVersion: version, Category: storage.CategoryValidation}
+	switch outcome {
+	case storage.OutcomeRetry:
+		err = tx.RetryJob(j.Lease(), a, tx.Now)
+		_, promoted := tx.PromoteDue(1)
+		return errors.Join(err, promoted)
+	case storage.OutcomeComplete:
+		_, err = readPage(tx, j, true)
+	case storage.OutcomeFail:
+		err = tx.FailJob(j.Lease(), a, storage.Failure{Category: a.Category})
+		if err == nil && version > 0 {
+			_, err = tx.CountPage(storage.Reading{
+				Lane: j.Lane, Version: version, Job: j.ID, Generation: j.Generation, Records: 1,
+				Fields: []storage.FieldReading{{Records: 1, Filled: 1}, {Name: "price", Required: true, Records: 1}},
+			}, driftUsual, nil)
+		}
+	}
+	if err == nil {
+		_, err = tx.RecollectJob(j.ID)
+	}
+	return err
+}
+
 // TestDrifts: each host is counted by itself. Within a transaction, those that it has
 // changed are as it left them, and what is undone is as it was.
 func TestDrifts(t *testing.T) {

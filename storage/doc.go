@@ -101,7 +101,7 @@
 //     its page, where it was kept, until it is let go: by a commit of the job, or a
 //     person.
 //   - A page is counted for drift in the transaction of its job's outcome, once, in the
-//     lane of the job and under the rules that read it.
+//     lane of the job and under the rules that read it, unless these had failed it before.
 //     Jobs of a source that pauses for drift in any of its lanes are handed out by
 //     nobody who asks; the store itself does not hold them back.
 //   - An idempotency key leads to a job that is there, and that is as old as

@@ -320,9 +320,12 @@ type DriftNews struct {
 
 // CountPage counts a page that rules have read, in the transaction of its job's
 // outcome, tells of fields that have drifted with it, and pauses the source where that is
-// so for many pages. Of each version of the rules a page counts once. Errors:
-// ErrNotFound (there is no such lane or job).
+// so for many pages. Of each version of the rules a page counts once, and that of a job
+// that had failed by them not at all. Errors: ErrNotFound (there is no such lane or job).
 func (tx *Tx) CountPage(r Reading, p DriftPolicy, sinks []Subscription) (news DriftNews, err error) {
+	if failed, err := tx.failedBefore(&r); err != nil || failed {
+		return news, err
+	}
 	before, err := tx.driftBefore(&r)
 	if err != nil {
 		return news, err
@@ -348,6 +351,24 @@ func (tx *Tx) CountPage(r Reading, p DriftPolicy, sinks []Subscription) (news Dr
 	}
 	tx.saveDrift(d)
 	return news, nil
+}
+
+// failedBefore reports whether the job's page had been read by these rules before, and
+// failed. Whoever asks for such pages again has chosen them for that, so that neither
+// those that fail once more nor those that now fit tell of the others.
+func (tx *Tx) failedBefore(r *Reading) (bool, error) {
+	for generation := r.Generation - 1; generation > 0; generation-- {
+		a, err := tx.attempt(r.Job, generation)
+		switch {
+		case isNotFound(err): // pruned, and all before it
+			return false, nil
+		case err != nil:
+			return false, err
+		case a.ParserVersion == r.Version && (a.Outcome == OutcomeFail || a.Outcome == OutcomeComplete):
+			return a.Outcome == OutcomeFail, nil
+		}
+	}
+	return false, nil
 }
 
 func (tx *Tx) driftBefore(r *Reading) (*Drift, error) {
