@@ -137,7 +137,9 @@ func decodeDrift(key, b []byte) (*Drift, error) {
 			Run: int(dec.u32()), Since: dec.time(), Before: Share(dec.u16()),
 		})
 	}
-	for n := dec.u32(); n > 0 && dec.err == nil; n-- {
+	n := dec.u32()
+	d.Pages = make([]DriftPage, 0, min(n, MaxDriftPages))
+	for ; n > 0 && dec.err == nil; n-- {
 		p := DriftPage{Job: dec.u64(), Generation: dec.u32(), Time: dec.time(), Records: int(dec.u32()), Shares: make([]Share, len(d.Fields))}
 		for i := range p.Shares {
 			p.Shares[i] = Share(dec.u16())
@@ -184,7 +186,7 @@ func (tx *Tx) Drift(id LaneID, version int) (*Drift, error) {
 }
 
 // Drifts reads those of all lanes of a source, in the order of their numbers, until fn
-// gives false. It takes about 10 µs for each.
+// gives false. It takes 10 to 20 µs for each (measured with 50 pages of 10 fields).
 func (tx *Tx) Drifts(source string, version int, fn func(*Drift) bool) error {
 	prefix := driftPrefix(source, version)
 	var ids []LaneID
