@@ -306,14 +306,12 @@ func TestReleaseCountsNoPageAgain(t *testing.T) {
 func driftPages(t *testing.T, s *storage.Store, version int) (jobs []uint64) {
 	t.Helper()
 	err := s.View(func(tx *storage.Tx) error {
-		d, err := tx.Drift("shop", version)
-		if err != nil {
-			return err
-		}
-		for _, p := range d.Pages {
-			jobs = append(jobs, p.Job)
-		}
-		return nil
+		return tx.Drifts("shop", version, func(d *storage.Drift) bool {
+			for _, p := range d.Pages {
+				jobs = append(jobs, p.Job)
+			}
+			return true
+		})
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -601,7 +601,7 @@ func TestFewestDriftJobs(t *testing.T) {
 				}
 				var news storage.DriftNews
 				news, err = tx.CountPage(storage.Reading{
-					Source: "s", Version: 1, Job: 1, Generation: 1, Records: 1, Fields: []storage.FieldReading{{Required: true}, title},
+					Lane: 1, Version: 1, Job: 1, Generation: 1, Records: 1, Fields: []storage.FieldReading{{Required: true}, title},
 				}, storage.DriftPolicy{Fall: storage.Whole / 2, Min: 1, Jobs: jobs}, nil)
 				told = told || len(news.Began) > 0
 			}
