@@ -179,11 +179,11 @@ func (p *reparsing) add(tx *storage.Tx, b *batch, j *storage.Job) error {
 		}
 	}
 	p.done.Jobs++
-	superseded, err := p.superseded(tx, j)
+	beside, err := superseded(tx, p.src, j)
 	if err != nil {
 		return err
 	}
-	if version == p.src.Rules.Version() || superseded {
+	if version == p.src.Rules.Version() || beside {
 		p.done.Current++
 		return nil
 	}
@@ -206,12 +206,12 @@ func everComplete(tx *storage.Tx, j *storage.Job) (bool, error) {
 // superseded reports whether a job whose key names other rules has one beside it, of
 // today's or of newer ones than its own, that is complete, or has a page of its own in
 // quarantine.
-func (p *reparsing) superseded(tx *storage.Tx, j *storage.Job) (bool, error) {
+func superseded(tx *storage.Tx, src *Source, j *storage.Job) (bool, error) {
 	if j.Key.Version == 0 {
 		return false, nil
 	}
-	key, today := j.Key, p.src.Rules.Version()
-	versions := append(tx.Counters(p.src.Name).RulesVersions(), today)
+	key, today := j.Key, src.Rules.Version()
+	versions := append(tx.Counters(src.Name).RulesVersions(), today)
 	for _, key.Version = range versions {
 		if key.Version == j.Key.Version || key.Version < j.Key.Version && key.Version != today {
 			continue

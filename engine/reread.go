@@ -304,8 +304,8 @@ func releasable(tx *storage.Tx, src *Source, q *storage.Quarantine, j *storage.J
 	if err != nil {
 		return false, err
 	}
-	superseded, err := (&reparsing{src: src}).superseded(tx, j)
-	return !superseded, err
+	beside, err := superseded(tx, src, j)
+	return !beside, err
 }
 
 // ReleaseAdvice is what a person can do about pages that Releasable counts.

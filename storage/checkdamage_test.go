@@ -746,7 +746,7 @@ var nameDamage = []damage{
 		{"host", []byte("h"), "it is not a time"},
 	}},
 	{"schema", put(bucketMeta, schemaKey, appendU32(nil, schema+1)), []Breach{
-		{"meta", []byte("schema"), "it is not 5, the version of this layout"},
+		{"meta", []byte("schema"), "it is not 6, the version of this layout"},
 	}},
 	{"job sequence", put(bucketMeta, []byte("job"), i64(3)), []Breach{
 		{"meta", []byte("job"), "it says 3, and 13 is in use"},
