@@ -248,7 +248,7 @@ func (p *reparsing) work(ctx context.Context, b *batch) error {
 		if weight < reparseWeight || p.src.Write == storage.WriteReplace {
 			continue
 		}
-		if err := p.finish(ctx, pages, nil); err != nil {
+		if err := p.finish(ctx, pages); err != nil {
 			return err
 		}
 		pages, weight = nil, 0
@@ -259,15 +259,15 @@ func (p *reparsing) work(ctx context.Context, b *batch) error {
 			return err
 		}
 	}
-	return p.finish(ctx, pages, b.unread)
+	return p.finish(ctx, pages)
 }
 
 // finish commits pages, and counts what became of them.
-func (p *reparsing) finish(ctx context.Context, pages []*reread, unread []*storage.Job) error {
+func (p *reparsing) finish(ctx context.Context, pages []*reread) error {
 	if len(pages) == 0 {
 		return nil
 	}
-	if err := p.commit(ctx, pages, unread); err != nil {
+	if err := p.commit(ctx, pages); err != nil {
 		return err
 	}
 	for _, r := range pages {
@@ -279,10 +279,10 @@ func (p *reparsing) finish(ctx context.Context, pages []*reread, unread []*stora
 }
 
 // commit commits pages; with dry all of it is undone.
-func (p *reparsing) commit(ctx context.Context, pages []*reread, unread []*storage.Job) error {
+func (p *reparsing) commit(ctx context.Context, pages []*reread) error {
 	held := 0
 	err := p.engine.updateOrDry(ctx, p.dry, func(tx *storage.Tx) (err error) {
-		held, err = commitPages(tx, pages, unread)
+		held, err = commitPages(tx, pages)
 		return err
 	})
 	p.done.Held += held

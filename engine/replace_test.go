@@ -2,10 +2,13 @@ package engine
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"semel/parser"
 	"semel/storage"
 )
 
@@ -115,4 +118,189 @@ func shopRows(t *testing.T, s *storage.Store) (rows []*storage.Observation) {
 		t.Fatal(err)
 	}
 	return rows
+}
+
+// onlyRun reads the only run of a store.
+func onlyRun(t *testing.T, s *storage.Store) (r *storage.Run) {
+	t.Helper()
+	if err := s.View(func(tx *storage.Tx) (err error) { r, err = tx.Run(1); return err }); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func discardRun(t *testing.T, s *storage.Store) {
+	t.Helper()
+	if err := s.Update(t.Context(), func(tx *storage.Tx) error { _, err := tx.DiscardRun(1); return err }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func recollect(t *testing.T, opts Options, jobs ...uint64) {
+	t.Helper()
+	err := opts.Store.Update(t.Context(), func(tx *storage.Tx) error {
+		for _, id := range jobs {
+			if _, err := tx.RecollectJob(id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runOnce(t, opts)
+}
+
+// inTurn are options under which pages are collected one at a time, and kept.
+func inTurn(s *storage.Store, web http.RoundTripper, src Source) Options {
+	opts := options(s, web, src)
+	opts.Bodies, opts.Workers = BodiesAll, 1
+	return opts
+}
+
+// What a reparse holds since a page of the window could not be read stays held, whatever
+// looks at the run next.
+func TestHoldOfReparseStays(t *testing.T) {
+	for name, next := range map[string]func(*testing.T, *storage.Store){
+		"offered again": func(t *testing.T, s *storage.Store) {
+			src := offersOf(t, 6, 2, storage.WriteReplace, "li")
+			offerWindow(t, s, &src, anyDay)
+		},
+		"reparsed again": func(t *testing.T, s *storage.Store) {
+			reparse(t, idle(t, s, offersOf(t, 6, 2, storage.WriteReplace, "li:not(.more), li.p001 b, li.p002 b")), false)
+		},
+		"one of two pages released": func(t *testing.T, s *storage.Store) {
+			e := idle(t, s, offersOf(t, 6, 3, storage.WriteReplace, "li:not(.more), li.p002 b"))
+			if left, err := e.Release(t.Context(), "shop", 1); err != nil || len(left) > 0 {
+				t.Fatal(left, err)
+			}
+		},
+		"a job collected again": func(t *testing.T, s *storage.Store) {
+			recollect(t, inTurn(s, newSite(offers), offersOf(t, 6, 2, storage.WriteReplace, "li:not(.more), li.p001 b, li.p002 b")), 6)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := collectedWindow(t, offersOf(t, 6, 1, storage.WriteReplace, "li"))
+				done, _ := reparse(t, idle(t, s, offersOf(t, 6, 2, storage.WriteReplace, "li:not(.more), li.p001 b, li.p002 b")), false)
+				before := rows(t, s)
+				if done.Unfit != 2 || done.Held != 1 {
+					t.Fatalf("%+v", done)
+				}
+				next(t, s)
+				if r, after := onlyRun(t, s), rows(t, s); r.Held == "" || !slices.Equal(before, after) {
+					t.Errorf("held %q, rows %q, before %q", r.Held, after, before)
+				}
+				reparse(t, idle(t, s, offersOf(t, 6, 4, storage.WriteReplace, "li")), false)
+				if r := onlyRun(t, s); r.Held != "" {
+					t.Errorf("all pages fit, and the run is held: %s", r.Held)
+				}
+			})
+		})
+	}
+}
+
+// A page that does not fit holds a run that is worked on meanwhile once it is over.
+func TestReparseOfOpenWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := collectedWindow(t, offersOf(t, 6, 1, storage.WriteReplace, "li"))
+		before := rows(t, s)
+		if err := s.Update(t.Context(), func(tx *storage.Tx) error { _, err := tx.RecollectJob(6); return err }); err != nil {
+			t.Fatal(err)
+		}
+		mended := offersOf(t, 6, 2, storage.WriteReplace, "li:not(.more), li.p001 b")
+		if done, _ := reparse(t, idle(t, s, mended), false); done.Unfit != 1 || done.Held != 0 {
+			t.Fatalf("%+v", done)
+		}
+		runOnce(t, inTurn(s, newSite(offers), mended))
+		if r, after := onlyRun(t, s), rows(t, s); r.Held == "" || !slices.Equal(before, after) {
+			t.Errorf("held %q, rows %q, before %q", r.Held, after, before)
+		}
+	})
+}
+
+// A job's page is not held against rows that a person has discarded, whether they came of
+// a reparse or of collecting again.
+func TestReplayAfterDiscard(t *testing.T) {
+	src := offersOf(t, 6, 1, storage.WriteReplace, "li")
+	for name, again := range map[string]func(*testing.T, *storage.Store) Options{
+		"reparsed": func(t *testing.T, s *storage.Store) Options {
+			mended := offersOf(t, 6, 2, storage.WriteReplace, "li.p001") // fewer than half: held
+			reparse(t, idle(t, s, mended), false)
+			return inTurn(s, newSite(offers), mended)
+		},
+		"collected": func(t *testing.T, s *storage.Store) Options {
+			none := func(*http.Request, int) (*http.Response, error) { return respond(200, "<p>none"), nil }
+			opts := inTurn(s, newSite(none), src)
+			recollect(t, opts, 1, 2, 3, 4, 5, 6)
+			return opts
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := collectedWindow(t, src)
+				opts := again(t, s)
+				discardRun(t, s)
+				if got := replayed(t, opts); got.Missing != 6 || len(got.Unlike) != 0 {
+					t.Errorf("%+v", got)
+				}
+			})
+		})
+	}
+}
+
+// sharing answers with a row of its own and one that all pages share.
+func sharing(req *http.Request, _ int) (*http.Response, error) {
+	id := strings.TrimPrefix(req.URL.Path, "/p/")
+	return respond(200, "<li class=p"+id+"><b>shared</b><li><b>own-"+id+"</b>"), nil
+}
+
+// Rows that two pages give are duplicates, and what stands unchanged is counted, once.
+func TestReparseCountsDuplicatesOnce(t *testing.T) {
+	for _, mode := range []storage.WriteMode{storage.WriteReplace, storage.WriteUpsert} {
+		synctest.Test(t, func(t *testing.T) {
+			s := openStore(t)
+			first := offersOf(t, 3, 1, mode, "li")
+			offerWindow(t, s, &first, anyDay)
+			runOnce(t, inTurn(s, newSite(sharing), first))
+			before := countersOf(t, s, "shop")
+			reparse(t, idle(t, s, offersOf(t, 3, 2, mode, "li")), false)
+			after := countersOf(t, s, "shop")
+			for _, metric := range []string{storage.MetricDuplicates, storage.MetricUnchanged} {
+				if before[metric] != after[metric] {
+					t.Errorf("%s: %d %s, after the reparse %d", mode, before[metric], metric, after[metric])
+				}
+			}
+			if before[storage.MetricDuplicates] != 2 {
+				t.Errorf("%s: %d duplicates", mode, before[storage.MetricDuplicates])
+			}
+		})
+	}
+}
+
+// A window of which a page did not fit the rules that its job's key names is complete once
+// the page is read by newer ones; where another page does not fit these, it is held.
+func TestReparseOfVersionsUnderReplace(t *testing.T) {
+	versioned := func(version int, title string) Source {
+		src := versionOf(t, 10, version)
+		src.Write, src.Windowed, src.Identity.Parser = storage.WriteReplace, true, true
+		src.Rules = compileSpec(t, parser.Spec{Version: version, Fields: []parser.Field{{Name: "title", Rule: parser.Rule{CSS: title}, Required: true}}})
+		return src
+	}
+	for title, held := range map[string]string{
+		"h1, h2": "",
+		"h2":     "the pages of 9 of its 11 jobs were not read by version 2 of the rules, as the others were",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := openStore(t)
+			first := versioned(1, "h1")
+			offerWindow(t, s, &first, anyDay)
+			runOnce(t, inTurn(s, newSite(someUnfit), first)) // 010 does not fit
+			reparse(t, idle(t, s, versioned(2, title)), false)
+			if r := onlyRun(t, s); r.Held != held {
+				t.Errorf("%s: held %q", title, r.Held)
+			}
+		})
+	}
 }

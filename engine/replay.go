@@ -54,17 +54,23 @@ func (p *replay) parse(ctx context.Context) error {
 	for after, more := uint64(0), true; more; {
 		var jobs []*storage.Job
 		err := p.engine.opts.Store.View(func(tx *storage.Tx) (err error) {
+			var failed error
 			after, err = tx.Jobs(after, replayRows, func(j *storage.Job) bool {
-				switch {
-				case j.Key.Source != p.src.Name || j.State != storage.StateComplete:
-				case p.src.Write == storage.WriteReplace && !tx.Stands(j):
-					p.done.Missing++
-				default:
-					jobs = append(jobs, j)
+				if j.Key.Source != p.src.Name || j.State != storage.StateComplete {
+					return true
 				}
-				return true
+				stands := true
+				if p.src.Write == storage.WriteReplace {
+					stands, failed = tx.Stands(j)
+				}
+				if stands {
+					jobs = append(jobs, j)
+				} else {
+					p.done.Missing++
+				}
+				return failed == nil
 			})
-			return err
+			return errors.Join(err, failed)
 		})
 		if err != nil {
 			return err

@@ -92,35 +92,25 @@ func (e *Engine) reread(ctx context.Context, src *Source, j *storage.Job, read s
 }
 
 // commitPages writes what pages of a source give, sets aside those that do not fit,
-// and then looks what has changed. unread are jobs of which there is no page; it gives
-// how many runs are held. Where rows of a window change together, all jobs of its run
-// are given at once.
-func commitPages(tx *storage.Tx, pages []*reread, unread []*storage.Job) (held int, err error) {
-	lacking, runs := map[uint64]int{}, map[uint64]bool{}
-	for _, j := range unread {
-		lacking[j.Run]++
-	}
+// and then looks what has changed. It gives how many runs are held. Where rows of a
+// window change together, all jobs of its run are given at once.
+func commitPages(tx *storage.Tx, pages []*reread) (held int, err error) {
+	runs := map[uint64]bool{}
 	for _, r := range pages {
 		err := r.commit(tx)
 		if r.moved = errors.Is(err, storage.ErrTransition); err != nil && !r.moved {
 			return 0, fmt.Errorf("committing job %s: %w", r.job.Key, err)
 		}
-		if r.into == nil {
-			lacking[r.job.Run]++
-		} else {
+		if r.into != nil {
 			runs[r.into.Run] = true
 		}
 	}
 	for _, run := range slices.Sorted(maps.Keys(runs)) {
-		reason, src := "", pages[0].src
-		if n := lacking[run]; n > 0 {
-			reason = fmt.Sprintf("%d of its pages could not be read by rules of version %d", n, src.Rules.Version())
-		}
-		isHeld, err := tx.SettleReparsed(run, reason, src.Sinks)
+		r, err := tx.SettleReparsed(run, pages[0].src.Sinks)
 		if err != nil {
 			return 0, err
 		}
-		if isHeld {
+		if r != nil && r.Held != "" {
 			held++
 		}
 	}
@@ -351,7 +341,7 @@ func (e *Engine) Release(ctx context.Context, source string, job uint64) (left [
 		if err := r.commit(tx); err != nil || r.into == nil {
 			return err
 		}
-		_, err := tx.SettleReparsed(r.into.Run, "", src.Sinks)
+		_, err := tx.SettleReparsed(r.into.Run, src.Sinks)
 		return err
 	})
 	if err == nil {

@@ -70,6 +70,9 @@ var undetectable = []struct {
 		return bytes.HasPrefix(e.key, []byte("u\x00")) && e.before != nil && e.after != nil && wholeRow(e)
 	}},
 	{bucketStaged, "a row does not say its place", wholeRow},
+	{bucketLive, "an older schema wrote nothing at a job's own place", func(e edit) bool {
+		return len(e.key) == 16 && e.after != nil && len(e.after) == 0
+	}},
 	{bucketEvent, "what only people read of an earlier revision or a job; deleted events leave nothing to miss them", func(e edit) bool {
 		return isCopy(e) || both(readEvent)(e)
 	}},

@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 )
 
 // staged wants what waits for its run to be of a job of that run, and to be what
@@ -10,7 +11,7 @@ import (
 func (c *checker) staged() {
 	c.eachOwned(bucketStaged, func(k, v []byte, j *Job, place []byte) {
 		if len(place) == 0 {
-			if !bytes.Equal(v, appendU32(nil, c.rowsUnder(k))) {
+			if b := c.brought(bucketStaged, k, v, j); b != nil && b.Rows != c.rowsUnder(k) {
 				c.breach(bucketStaged, k, "it says another number of rows than job %d has staged", j.ID)
 			}
 			return
@@ -23,6 +24,11 @@ func (c *checker) staged() {
 		c.written(bucketStaged, k, v, o.encode())
 		c.same(bucketStaged, k, place, observationKey(o.Key))
 		c.rules(bucketStaged, k, observationRules(o)...)
+		own := c.tx.get(bucketStaged, k[:16])
+		b, err := readBrought(bucketStaged, j, own)
+		if err == nil && !isOldBrought(bucketStaged, own) && b.Version != o.Version { // one that cannot be read is told as such
+			c.breach(bucketStaged, k, "version %d of the rules made it, and job %d has staged what version %d did", o.Version, j.ID, b.Version)
+		}
 		if !o.Key.Window.Equal(j.Window) || o.Job != j.Key.String() {
 			c.breach(bucketStaged, k, "it names job %s, and stands under job %d", o.Job, j.ID)
 		} else if c.maker(bucketStaged, k, o) != nil {
@@ -35,17 +41,44 @@ func (c *checker) staged() {
 // converse.
 func (c *checker) live() {
 	c.eachOwned(bucketLive, func(k, v []byte, j *Job, place []byte) {
+		if len(place) == 0 {
+			c.brought(bucketLive, k, v, j)
+			return
+		}
 		if len(v) > 0 {
 			c.breach(bucketLive, k, "it has a value")
-		}
-		if len(place) == 0 {
-			return
 		}
 		o, err := readObservation(place, c.tx.get(bucketObservation, place))
 		if err != nil || o.Job != j.Key.String() {
 			c.breach(bucketLive, k, "job %d has no such observation", j.ID)
 		}
 	})
+}
+
+// brought looks at what a job says of its rows at its own place, which an attempt of
+// its must have brought; nil: it cannot be read.
+func (c *checker) brought(id bucket, k, v []byte, j *Job) *brought {
+	b, err := readBrought(id, j, v)
+	if err != nil {
+		c.unreadable(id, k, errors.Unwrap(err))
+		return nil
+	}
+	if isOldBrought(id, v) {
+		return &b
+	}
+	c.written(id, k, v, b.encode())
+	c.rules(id, k,
+		rule{b.Generation > j.Generation, "it is of a later attempt than its job had"},
+		rule{id == bucketLive && !b.Counted, "it stands and is not counted"},
+	)
+	if b.Generation <= j.Forgotten {
+		return &b
+	}
+	a, err := c.tx.attempt(j.ID, b.Generation) // a gap is told with the attempts
+	if err == nil && (a.Outcome != OutcomeComplete || a.ParserVersion != b.Version) {
+		c.breach(id, k, "attempt %d of job %d completed nothing by version %d of the rules", b.Generation, j.ID, b.Version)
+	}
+	return &b
 }
 
 // rowsUnder counts the rows that stand behind a job's own place in bucket staged.

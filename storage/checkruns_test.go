@@ -1,7 +1,10 @@
 package storage
 
 import (
+	"errors"
 	"strings"
+	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -217,6 +220,23 @@ var replaceDamage = []damage{
 	{"another job", changeStaged(stagedP, func(o *Observation) { o.Job = strings.Replace(o.Job, "u:m", "u:n", 1) }), []Breach{
 		{"staged", stagedP, "it names job u:n:-:1999-12-31T00%3A00%3A00Z:-:-, and stands under job 10"},
 	}},
+	{"job's own place cut", put(bucketStaged, stagedJob, []byte{2, 0}), []Breach{
+		{"staged", stagedJob, "it cannot be read: record is cut short"},
+	}},
+	{"of another attempt", changeBrought(bucketStaged, func(b *brought) { b.Generation = 3 }), []Breach{
+		{"staged", stagedJob, "it is of a later attempt than its job had"},
+	}},
+	{"of another version", changeBrought(bucketStaged, func(b *brought) { b.Version = 2 }), []Breach{
+		{"staged", stagedJob, "attempt 2 of job 10 completed nothing by version 2 of the rules"},
+		{"staged", stagedP, "version 1 of the rules made it, and job 10 has staged what version 2 did"},
+		{"staged", stagedQ, "version 1 of the rules made it, and job 10 has staged what version 2 did"},
+	}},
+	{"live: of another version", changeBrought(bucketLive, func(b *brought) { b.Version = 2 }), []Breach{
+		{"live", stagedJob, "attempt 1 of job 10 completed nothing by version 2 of the rules"},
+	}},
+	{"live: not counted", changeBrought(bucketLive, func(b *brought) { b.Counted = false }), []Breach{
+		{"live", stagedJob, "it stands and is not counted"},
+	}},
 	{"live: a row missing", remove(bucketLive, rowKey(runHeld, jobStaged, rowP)), []Breach{
 		{"obs", rowP, "it is missing in bucket live under job 10"},
 	}},
@@ -247,4 +267,58 @@ var replaceDamage = []damage{
 		{"live", rowKey(runHeld, jobStaged, rowP), "job 10 has no such observation"},
 		{"counter", counterKey("u", "observations"), "it says 3, a recount gives 2"},
 	}},
+}
+
+// changeBrought changes what the job that has staged says at its own place.
+func changeBrought(id bucket, change func(*brought)) func(*Tx) error {
+	return func(tx *Tx) error {
+		j, err := tx.Job(jobStaged)
+		if err != nil {
+			return err
+		}
+		b, err := readBrought(id, j, tx.get(id, stagedJob))
+		if err != nil {
+			return err
+		}
+		change(&b)
+		return tx.put(id, stagedJob, b.encode())
+	}
+}
+
+// TestBroughtOfOlderSchema: what a job brought before it said so is that of its last
+// attempt, and counts as such for its run.
+func TestBroughtOfOlderSchema(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := damagedStore(t)
+		old := func(tx *Tx) error {
+			return errors.Join(
+				tx.put(bucketStaged, stagedJob, appendU32(nil, 2)),
+				tx.put(bucketLive, rowKey(runHeld, jobStaged, nil), nil),
+				tx.put(bucketLive, rowKey(runHeld, jobHolding, nil), nil),
+			)
+		}
+		if err := s.Update(t.Context(), old); err != nil {
+			t.Fatal(err)
+		}
+		wantClean(t, s)
+		err := s.Update(t.Context(), func(tx *Tx) error { _, err := tx.ReleaseRun(runHeld, nil); return err })
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantClean(t, s)
+		err = s.View(func(tx *Tx) error {
+			j, err := tx.Job(jobStaged)
+			if err != nil {
+				return err
+			}
+			stands, err := tx.Stands(j)
+			if !stands {
+				t.Errorf("what job %d has brought does not stand", j.ID)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
 }

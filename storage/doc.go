@@ -54,9 +54,9 @@
 //	import   source:window:name, as in a run's key      Import
 //	importchunk
 //	         key of an import 0 | chunk u32, from 0     ImportChunk
-//	staged   run id | job id                            rows of the job that wait for its run, u32
+//	staged   run id | job id                            what the job has brought, and waits for its run (replace.go)
 //	staged   run id | job id | key in obs               Observation that waits
-//	live     run id | job id                            -          the job has brought its rows
+//	live     run id | job id                            what the job has brought, and stands
 //	live     run id | job id | key in obs               -          it is this job's
 //	dispatch event seq u64 | sink                       Dispatch, one per sink that wants the event
 //	dead     sink 0 | seq u64                           -          exactly the dead dispatches
@@ -88,7 +88,8 @@
 //     chunks of one have no gap, and go when it ends.
 //   - A run whose jobs have staged rows has work ahead or is held. A row with a
 //     window in its key is one job's of that window's run, and bucket live says
-//     whose.
+//     whose. What is staged or stands of a job is what one attempt of it brought, and
+//     says which and by which version of the rules, unless an older schema wrote it.
 //   - A page that an attempt names is durable in its segment before the
 //     transaction that names it.
 //   - A validator leads to the last attempt that fetched what completed a job of its

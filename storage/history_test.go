@@ -340,7 +340,7 @@ func TestHistories(t *testing.T) {
 func reparse(tx *Tx, read Attempt, c Completion) error {
 	j, err := tx.ReparseJob(read, nil, c)
 	if err == nil {
-		_, err = tx.SettleReparsed(j.Run, "", c.Sinks)
+		_, err = tx.SettleReparsed(j.Run, c.Sinks)
 	}
 	return err
 }

@@ -199,7 +199,7 @@ func (m *model) run(n storage.NewJob) uint64 {
 	}
 	m.runs = append(m.runs, &modelRun{
 		source: n.Key.Source, window: n.Window,
-		staged: map[*storage.Job]map[string]*modelRow{}, stands: map[*storage.Job]bool{},
+		staged: map[*storage.Job]map[string]*modelRow{}, brought: map[*storage.Job]modelBrought{}, stands: map[*storage.Job]modelBrought{},
 	})
 	return uint64(len(m.runs))
 }
@@ -319,7 +319,7 @@ func (x *machine) complete(t *rapid.T) {
 	}
 	j.Rescues, j.Sent, j.Version = 0, "", version
 	x.m.set(j, storage.StateComplete, "")
-	x.finish(j, c)
+	x.finish(j, c, false)
 	x.m.emit(modelSinks, storage.EventJobComplete, j.Key.String())
 	x.settle(x.m.runOf(j))
 }
@@ -335,9 +335,9 @@ func (x *machine) completion(t *rapid.T) storage.Completion {
 	return c
 }
 
-// finish is what a job brings that is complete.
-func (x *machine) finish(j *storage.Job, c storage.Completion) {
-	x.write(j, c.Attempt.ParserVersion, c.Records)
+// finish is what a job brings that is complete; counted: it was so before.
+func (x *machine) finish(j *storage.Job, c storage.Completion, counted bool) {
+	x.write(j, c.Attempt.ParserVersion, c.Records, counted)
 	if len(c.Problems) == 0 {
 		x.m.endQuarantine(j)
 	} else {

@@ -91,12 +91,13 @@ func (x *machine) reparse(t *rapid.T) {
 		r.discarded = false
 	}
 	counted := maps.Clone(x.m.counters[j.Key.Source])
-	x.finish(j, c)
+	x.finish(j, c, was == storage.StateComplete)
 	if was == storage.StateComplete { // its rows were counted when it was collected
 		for _, metric := range []string{storage.MetricDuplicates, storage.MetricUnchanged} {
 			x.m.counters[j.Key.Source][metric] = counted[metric]
 		}
 	} else {
+		x.m.count(j.Key.Source, storage.MetricReread, 1)
 		x.m.emit(modelSinks, storage.EventJobComplete, j.Key.String())
 	}
 	x.settle(x.m.runOf(j))

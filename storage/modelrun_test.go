@@ -3,6 +3,7 @@ package storage_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -21,7 +22,14 @@ type modelRun struct {
 	held      bool // when no job had work ahead for the last time
 	discarded bool
 	staged    map[*storage.Job]map[string]*modelRow // by record key
-	stands    map[*storage.Job]bool                 // whose rows were written
+	brought   map[*storage.Job]modelBrought         // what it has staged
+	stands    map[*storage.Job]modelBrought         // what was written
+}
+
+// modelBrought is what a job has brought.
+type modelBrought struct {
+	version int
+	counted bool // what it brought is in the counters
 }
 
 func (r *modelRun) key() string { return storage.RunKey{Source: r.source, Window: r.window}.String() }
@@ -63,9 +71,13 @@ func (m *model) counts(r *modelRun) (jobs, open, failed int) {
 }
 
 // write is design.md §7 for what a job brings.
-func (x *machine) write(j *storage.Job, version int, records []storage.NewObservation) {
+func (x *machine) write(j *storage.Job, version int, records []storage.NewObservation, counted bool) {
 	r := x.m.runOf(j)
 	if x.mode == storage.WriteReplace && r != nil {
+		if r.staged[j] != nil {
+			counted = counted && r.brought[j].counted
+		}
+		r.brought[j] = modelBrought{version, counted}
 		r.staged[j] = map[string]*modelRow{}
 		for _, record := range records {
 			r.staged[j][record.Key] = &modelRow{j.Window, version, j.Key.String(), string(record.Data), 1}
@@ -73,7 +85,7 @@ func (x *machine) write(j *storage.Job, version int, records []storage.NewObserv
 		return
 	}
 	if r != nil && x.windowed() {
-		r.stands[j] = true
+		r.stands[j] = modelBrought{version, true}
 	}
 	for _, record := range records {
 		x.m.write(j, x.place(j, record.Key), record.Key, version, string(record.Data), x.mode, modelSinks)
@@ -91,13 +103,15 @@ func (x *machine) settle(r *modelRun) {
 	}
 	if len(r.staged) > 0 {
 		after, before := x.after(r)
-		covered := len(r.stands)
+		all := maps.Clone(r.stands)
 		for j := range r.staged {
-			if !r.stands[j] {
-				covered++
-			}
+			all[j] = r.brought[j]
 		}
-		if r.held = !r.offered || failed > 0 || covered < jobs || 2*len(after) < before; !r.held {
+		versions := map[int]bool{}
+		for _, b := range all {
+			versions[b.version] = true
+		}
+		if r.held = !r.offered || failed > 0 || len(all) < jobs || len(versions) > 1 || 2*len(after) < before; !r.held {
 			x.take(r)
 		}
 	}
@@ -139,11 +153,14 @@ func (x *machine) after(r *modelRun) (after map[string]*modelRow, before int) {
 func (x *machine) take(r *modelRun) {
 	after, _ := x.after(r)
 	var any *storage.Job
-	staged, written, changed := 0, 0, false
+	fresh, changed := map[string]bool{}, false // keys of jobs whose rows are not counted
 	for j, rows := range r.staged {
 		any = j
-		staged += len(rows)
-		r.stands[j] = true
+		if !r.brought[j].counted {
+			fresh[j.Key.String()] = true
+			x.m.count(r.source, storage.MetricDuplicates, int64(len(rows)))
+		}
+		r.stands[j] = modelBrought{r.brought[j].version, true}
 	}
 	for _, key := range modelKeys {
 		place := x.place(any, key)
@@ -160,16 +177,19 @@ func (x *machine) take(r *modelRun) {
 			x.m.count(r.source, storage.MetricObservations, 1)
 			changed = true
 		case old.data == row.data:
-			x.m.count(r.source, storage.MetricUnchanged, 1)
+			if fresh[row.job] {
+				x.m.count(r.source, storage.MetricUnchanged, 1)
+			}
 			row.revision = old.revision
 		default:
 			row.revision = old.revision + 1
 			changed = true
 		}
-		written++
+		if fresh[row.job] {
+			x.m.count(r.source, storage.MetricDuplicates, -1)
+		}
 		x.m.rows[place] = row
 	}
-	x.m.count(r.source, storage.MetricDuplicates, int64(staged-written))
 	r.staged = map[*storage.Job]map[string]*modelRow{}
 	r.held = false
 	if changed {

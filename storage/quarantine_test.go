@@ -304,7 +304,7 @@ func TestReparseAfterTheClockWasSetBack(t *testing.T) {
 func reparse(tx *storage.Tx, read storage.Attempt, c storage.Completion) error {
 	j, err := tx.ReparseJob(read, nil, c)
 	if err == nil {
-		_, err = tx.SettleReparsed(j.Run, "", c.Sinks)
+		_, err = tx.SettleReparsed(j.Run, c.Sinks)
 	}
 	return err
 }
@@ -319,6 +319,32 @@ func readAt(tx *storage.Tx, job uint64) storage.Attempt {
 		panic(err)
 	}
 	return a
+}
+
+// TestReparseCountsWhatWasStaged: what a page gave is counted once it stands, also where
+// it was read again before.
+func TestReparseCountsWhatWasStaged(t *testing.T) {
+	s := storagetest.Open(t)
+	enqueue(t, s, jobsIn(replaceWindow, "a", "b")...) // not offered as a whole: held
+	for _, j := range claim(t, s, 2) {
+		c := record(storage.WriteReplace, 1, "p", "1")
+		c.Attempt.Kept = unfitPage
+		update(t, s, func(tx *storage.Tx) error { _, err := tx.CompleteJob(j.Lease(), c); return err })
+	}
+	for range 2 {
+		update(t, s, func(tx *storage.Tx) error {
+			for _, job := range []uint64{1, 2} {
+				if err := reparse(tx, readAt(tx, job), record(storage.WriteReplace, 2, "p", "2")); err != nil {
+					return err
+				}
+			}
+			_, err := tx.ReleaseRun(1, nil)
+			return err
+		})
+		if n := counters(t, s, "s")[storage.MetricDuplicates]; n != 1 {
+			t.Errorf("%d duplicates", n)
+		}
+	}
 }
 
 // TestReparseOfDiscardedRun: rows that a page gives anew are held again, whatever a

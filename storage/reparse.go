@@ -72,7 +72,7 @@ func (tx *Tx) ReparseJob(read Attempt, into *NewJob, c Completion) (*Job, error)
 	}
 	switch {
 	case was == StateComplete:
-		c.Follow = nil
+		c.Follow, c.counted = nil, true
 	case into == nil:
 		tx.count(j.Key.Source, MetricReread, 1)
 	}
@@ -104,26 +104,16 @@ func (tx *Tx) reparsedInto(from *Job, n NewJob) (*Job, error) {
 }
 
 // SettleReparsed ends a run where the pages of its jobs that were read again have
-// left nothing to do, and promotes what they have staged. lacking says why that must
-// wait for a person; "": nothing is. run may be 0: then there is nothing to settle.
-// It gives whether the run is held now.
-func (tx *Tx) SettleReparsed(run uint64, lacking string, sinks []Subscription) (held bool, err error) {
+// left nothing to do, and promotes or holds what they have staged. It gives the run as
+// it is then; nil where it is 0 and there is none.
+func (tx *Tx) SettleReparsed(run uint64, sinks []Subscription) (*Run, error) {
 	if run == 0 {
-		return false, nil
-	}
-	r, err := tx.Run(run)
-	if err != nil {
-		return false, err
-	}
-	if lacking != "" && !r.Listing && r.Open == 0 && tx.runStaged(r) {
-		tx.hold(r, lacking)
-		return true, nil
+		return nil, nil
 	}
 	if err := tx.settleRun(run, sinks); err != nil {
-		return false, err
+		return nil, err
 	}
-	r, err = tx.Run(run)
-	return err == nil && r.Held != "", err
+	return tx.Run(run)
 }
 
 // saveReparse writes the attempt that a job was reparsed by: nobody had a lease

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -16,17 +17,88 @@ import (
 // brings is staged until the run of its window has no work ahead; then all that
 // is staged takes, in one step, the place of what the same jobs brought before.
 // A run whose jobs a person sends back works as a new round of the same kind.
-// Bucket live says whose each row is, so that the step knows which rows go.
+// Bucket live says whose each row is, so that the step knows which rows go, and of
+// which attempt what stands of a job is.
+//
+// A run takes that step by itself where the window is whole after it: all its targets
+// were offered, and each has what one and the same version of the rules has read of
+// its page, staged or standing. Whether that is so is told from what the buckets hold
+// whenever the run has no work ahead, and never from how it came to be: no offer,
+// release or retry can promote what an earlier look held. Where it is not so, or
+// the window would lose more than half of its rows, a person decides (ReleaseRun,
+// DiscardRun).
 //
 // The step is one transaction: while it writes, other writers wait. See doc.go
 // for what it takes.
 
+// brought is what a job says of its rows in bucket staged or live, at its own place.
+type brought struct {
+	Rows       uint32 // of its page, also those that stand as another job's
+	Generation uint32 // of the attempt that completed the job with them; 0: nobody knows (an older schema staged them)
+	Version    int    // of the rules that read the page
+	Counted    bool   // its duplicates and what was unchanged are in the counters
+}
+
+const broughtVersion = 2 // as all records that are sealed
+
+func (b *brought) encode() []byte {
+	e := newEncoder(broughtVersion, 18)
+	e.u32(b.Rows)
+	e.u32(b.Generation)
+	e.u32(uint32(b.Version))
+	e.flag(b.Counted)
+	return e.sealed()
+}
+
+// readBrought reads what stands at a job's own place.
+func readBrought(id bucket, j *Job, v []byte) (b brought, err error) {
+	if isOldBrought(id, v) {
+		return oldBrought(j, v), nil
+	}
+	d := newDecoder(broughtVersion, v)
+	b = brought{Rows: d.u32(), Generation: d.u32(), Version: int(d.u32()), Counted: d.flag()}
+	if err := d.done(); err != nil {
+		return b, &RecordError{bucketNames[id], rowKey(j.Run, j.ID, nil), err}
+	}
+	return b, nil
+}
+
+// isOldBrought reports whether an older schema wrote it: the number of rows in bucket
+// staged, and nothing in live.
+func isOldBrought(id bucket, v []byte) bool {
+	return id == bucketStaged && len(v) == 4 || id == bucketLive && len(v) == 0
+}
+
+// oldBrought takes it to be of what last completed the job.
+func oldBrought(j *Job, v []byte) brought {
+	b := brought{Version: j.Version}
+	if len(v) > 0 {
+		b.Rows = binary.BigEndian.Uint32(v)
+	}
+	if j.State == StateComplete {
+		b.Generation = j.Generation
+	}
+	return b
+}
+
+// brings is what a completion brings for a job that is now complete.
+func (c *Completion) brings(j *Job) *brought {
+	return &brought{Rows: uint32(len(c.Records)), Generation: j.Generation, Version: c.Attempt.ParserVersion, Counted: c.counted}
+}
+
 // stage sets a job's rows aside, in the place of those it staged before.
-func (tx *Tx) stage(j *Job, rows []*Observation) error {
+func (tx *Tx) stage(j *Job, rows []*Observation, c *Completion) error {
 	if err := tx.changeRun(j, func(r *Run) { r.Discarded = noTime }); err != nil { // that was of what was staged before
 		return err
 	}
-	job := rowKey(j.Run, j.ID, nil)
+	b, job := c.brings(j), rowKey(j.Run, j.ID, nil)
+	if v := tx.get(bucketStaged, job); v != nil {
+		before, err := readBrought(bucketStaged, j, v)
+		if err != nil {
+			return err
+		}
+		b.Counted = b.Counted && before.Counted // what was staged is counted once it stands
+	}
 	if err := tx.clear(bucketStaged, job); err != nil {
 		return err
 	}
@@ -38,18 +110,26 @@ func (tx *Tx) stage(j *Job, rows []*Observation) error {
 			return err
 		}
 	}
-	return tx.insert(bucketStaged, job, appendU32(nil, uint32(len(places))))
+	b.Rows = uint32(len(places))
+	return tx.insert(bucketStaged, job, b.encode())
 }
 
-// hasStaged reports whether what a job has brought waits for the rest of its run.
-func (tx *Tx) hasStaged(j *Job) bool { return tx.get(bucketStaged, rowKey(j.Run, j.ID, nil)) != nil }
+// Staged reports whether what a job has brought waits for the rest of its run.
+func (tx *Tx) Staged(j *Job) bool { return tx.get(bucketStaged, rowKey(j.Run, j.ID, nil)) != nil }
 
 // Stands reports whether what a complete job of a WriteReplace source brought
 // last stands among the observations: until it is promoted, and once a person has
 // discarded it, it does not.
-func (tx *Tx) Stands(j *Job) bool {
-	own := rowKey(j.Run, j.ID, nil)
-	return j.Run == 0 || j.Key.Window.IsZero() || tx.get(bucketLive, own) != nil && !tx.hasStaged(j)
+func (tx *Tx) Stands(j *Job) (bool, error) {
+	if j.Run == 0 || j.Key.Window.IsZero() {
+		return true, nil
+	}
+	v := tx.get(bucketLive, rowKey(j.Run, j.ID, nil))
+	if v == nil || tx.Staged(j) {
+		return false, nil
+	}
+	b, err := readBrought(bucketLive, j, v)
+	return b.Generation == j.Generation, err
 }
 
 // hasRows reports whether a job is the owner of rows in bucket live.
@@ -118,47 +198,66 @@ func (tx *Tx) own(j *Job, o *Observation, was string) error {
 }
 
 // replacement is how the rows of a window change when what its jobs have staged
-// takes its place. Both maps hold an entry for each row.
+// takes its place. before and after hold an entry for each row.
 type replacement struct {
-	run      *Run
-	jobs     map[uint64]string // that have staged: their keys
-	before   map[string]uint64 // by place in bucket obs: whose row stands there
-	after    map[string]uint64 // whose will
-	standing uint64            // jobs that have not staged and whose rows stay
-	staged   int               // rows
+	run     *Run
+	jobs    map[uint64]string  // that have staged: their keys
+	brought map[uint64]brought // by job: what it has staged, or else what stands of it
+	version int                // of the rules: the highest that has read what is staged
+	before  map[string]uint64  // by place in bucket obs: whose row stands there
+	after   map[string]uint64  // whose will
+	fresh   int                // rows staged that are not counted yet
 }
 
 // replacement reads what a run has staged and what stands. Of two rows under one
 // key that of the smaller job key stays, whichever was committed first.
 func (tx *Tx) replacement(r *Run) (*replacement, error) {
-	p := &replacement{run: r, jobs: map[uint64]string{}, before: map[string]uint64{}, after: map[string]uint64{}}
-	err := tx.eachOwned(bucketStaged, r, func(job uint64, place []byte) error {
-		if len(place) > 0 {
-			p.staged++
-			return p.take(tx, job, place)
-		}
-		j, err := tx.Job(job)
-		if err == nil {
-			p.jobs[job] = j.Key.String()
-		}
-		return err
-	})
-	if err != nil {
+	p := &replacement{
+		run: r, jobs: map[uint64]string{}, brought: map[uint64]brought{},
+		before: map[string]uint64{}, after: map[string]uint64{},
+	}
+	if err := tx.eachOwned(bucketStaged, r, func(job uint64, place, v []byte) error { return p.staged(tx, job, place, v) }); err != nil {
 		return nil, err
 	}
-	return p, tx.eachOwned(bucketLive, r, func(job uint64, place []byte) error {
-		_, again := p.jobs[job]
-		switch {
-		case len(place) > 0:
-			p.before[string(place)] = job
-			if !again {
-				return p.take(tx, job, place)
-			}
-		case !again:
-			p.standing++
+	return p, tx.eachOwned(bucketLive, r, func(job uint64, place, v []byte) error { return p.live(tx, job, place, v) })
+}
+
+// staged takes an entry of bucket staged.
+func (p *replacement) staged(tx *Tx, job uint64, place, v []byte) error {
+	if len(place) > 0 {
+		if !p.brought[job].Counted {
+			p.fresh++
 		}
+		return p.take(tx, job, place)
+	}
+	j, err := tx.Job(job)
+	if err != nil {
+		return err
+	}
+	b, err := readBrought(bucketStaged, j, v)
+	p.jobs[job], p.brought[job] = j.Key.String(), b
+	p.version = max(p.version, b.Version)
+	return err
+}
+
+// live takes an entry of bucket live, once all of staged are taken.
+func (p *replacement) live(tx *Tx, job uint64, place, v []byte) error {
+	_, again := p.jobs[job]
+	switch {
+	case len(place) > 0:
+		if p.before[string(place)] = job; again {
+			return nil
+		}
+		return p.take(tx, job, place)
+	case again:
 		return nil
-	})
+	}
+	j, err := tx.Job(job)
+	if err != nil {
+		return err
+	}
+	p.brought[job], err = readBrought(bucketLive, j, v)
+	return err
 }
 
 // take gives a place to a job, unless it is that of one with a smaller key.
@@ -175,15 +274,15 @@ func (p *replacement) take(tx *Tx, job uint64, place []byte) error {
 
 // eachOwned calls fn with the entries of a run in bucket staged or live. place is
 // empty in that of a job itself, which comes before those of its rows.
-func (tx *Tx) eachOwned(id bucket, r *Run, fn func(job uint64, place []byte) error) error {
+func (tx *Tx) eachOwned(id bucket, r *Run, fn func(job uint64, place, v []byte) error) error {
 	prefix := idKey(r.ID)
 	c := tx.bucket(id).Cursor()
-	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+	for k, v := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, v = c.Next() {
 		if len(k) < 16 {
 			return &RecordError{bucketNames[id], bytes.Clone(k), errShort}
 		}
 		job, place := readRowKey(k)
-		if err := fn(job, place); err != nil {
+		if err := fn(job, place, v); err != nil {
 			return err
 		}
 	}
@@ -201,47 +300,90 @@ func (tx *Tx) settleRows(r *Run, sinks []Subscription) error {
 	if !tx.runStaged(r) {
 		return nil
 	}
-	if reason := r.lacks(); reason != "" { // without a look at the rows
-		tx.hold(r, reason)
-		return nil
-	}
 	p, err := tx.replacement(r)
 	if err != nil {
 		return err
 	}
-	if reason := p.lacks(); reason != "" {
-		tx.hold(r, reason)
+	reason, err := tx.lacks(p)
+	if err != nil {
+		return err
+	}
+	if reason != "" {
+		r.Held, r.HeldSince = reason, tx.Now
+		tx.saveRun(r)
 		return nil
 	}
 	return tx.promote(p, sinks)
 }
 
-// lacks is what keeps rows of a run without work ahead from being promoted; "":
+// lacks is what keeps a run without work ahead from being promoted by itself; "":
 // nothing.
-func (r *Run) lacks() string {
+func (tx *Tx) lacks(p *replacement) (string, error) {
+	r := p.run
+	g, err := tx.gaps(p)
 	switch {
+	case err != nil:
+		return "", err
 	case !r.Offered:
-		return "not all targets of its window were offered"
-	case r.Failed > 0:
-		return fmt.Sprintf("%d of its %d jobs failed", r.Failed, r.Jobs)
-	}
-	return ""
-}
-
-// lacks is the same of what was staged.
-func (p *replacement) lacks() string {
-	switch missing := int64(p.run.Complete()) - int64(len(p.jobs)) - int64(p.standing); {
-	case missing > 0:
-		return fmt.Sprintf("%d of its %d jobs are complete and have no rows, staged or not", missing, p.run.Jobs)
+		return "not all targets of its window were offered", nil
+	case g.failed > 0:
+		return fmt.Sprintf("%d of its %d jobs failed", g.failed, r.Jobs), nil
+	case g.missing > 0:
+		return fmt.Sprintf("%d of its %d jobs are complete and have no rows, staged or not", g.missing, r.Jobs), nil
+	case g.others > 0:
+		return fmt.Sprintf("the pages of %d of its %d jobs were not read by version %d of the rules, as the others were", g.others, r.Jobs, p.version), nil
 	case 2*len(p.after) < len(p.before):
-		return fmt.Sprintf("the window would have %d rows, and has %d", len(p.after), len(p.before))
+		return fmt.Sprintf("the window would have %d rows, and has %d", len(p.after), len(p.before)), nil
 	}
-	return ""
+	return "", nil
 }
 
-func (tx *Tx) hold(r *Run, reason string) {
-	r.Held, r.HeldSince = reason, tx.Now
-	tx.saveRun(r)
+// gaps counts the jobs that keep a window from being whole.
+type gaps struct {
+	failed  int
+	missing int // that are complete, and have no rows
+	others  int // whose rows are not of the version that is staged
+}
+
+func (tx *Tx) gaps(p *replacement) (g gaps, err error) {
+	return g, tx.RunJobs(p.run, func(j *Job) error {
+		b, has := p.brought[j.ID]
+		failed := j.State == StateFailed
+		if has && !failed && b.Version == p.version {
+			return nil
+		}
+		superseded, err := p.superseded(tx, j)
+		switch {
+		case err != nil || superseded:
+			return err
+		case failed:
+			g.failed++
+		case !has:
+			g.missing++
+		default:
+			g.others++
+		}
+		return nil
+	})
+}
+
+// superseded reports whether a job whose key names other rules than those of what is
+// staged has one of these beside it, with rows.
+func (p *replacement) superseded(tx *Tx, j *Job) (bool, error) {
+	key := j.Key
+	if key.Version == 0 || key.Version == p.version {
+		return false, nil
+	}
+	key.Version = p.version
+	beside, err := tx.JobByKey(key)
+	if isNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	_, has := p.brought[beside.ID]
+	return has && beside.State == StateComplete, nil
 }
 
 // ReleaseRun promotes what a run has staged, whatever it was held for. Jobs that
@@ -321,7 +463,10 @@ func (r *Run) tell(rows string) (again bool) {
 }
 
 // promoted counts the rows of one promotion.
-type promoted struct{ added, changed, removed, unchanged int }
+type promoted struct {
+	added, changed, removed int
+	unchanged, fresh        int // of rows that are not counted yet: equal to what stood, and all that stand
+}
 
 // places are those of all rows, before and after, in the order of bucket obs.
 func (p *replacement) places() []string {
@@ -351,6 +496,10 @@ func (tx *Tx) replaceRow(p *replacement, text string, n *promoted) (*Observation
 	if err != nil {
 		return nil, err
 	}
+	fresh := !p.brought[owner].Counted
+	if fresh {
+		n.fresh++
+	}
 	if v == nil {
 		n.added++
 		return o, tx.putObservation(place, nil, o)
@@ -360,7 +509,9 @@ func (tx *Tx) replaceRow(p *replacement, text string, n *promoted) (*Observation
 		return nil, err
 	}
 	if o.sameContent(old) {
-		n.unchanged++
+		if fresh {
+			n.unchanged++
+		}
 		o.Revision, o.ObservedAt, o.Seq = old.Revision, old.ObservedAt, old.Seq
 		return o, tx.replace(bucketObservation, place, v, o.encode())
 	}
@@ -409,7 +560,9 @@ func (tx *Tx) handOver(p *replacement, place string) error {
 func (tx *Tx) endRound(p *replacement, n promoted) error {
 	r := p.run
 	for job := range p.jobs {
-		if err := tx.put(bucketLive, rowKey(r.ID, job, nil), nil); err != nil {
+		b := p.brought[job]
+		b.Counted = true
+		if err := tx.put(bucketLive, rowKey(r.ID, job, nil), b.encode()); err != nil {
 			return err
 		}
 	}
@@ -419,7 +572,7 @@ func (tx *Tx) endRound(p *replacement, n promoted) error {
 	source := r.Key.Source
 	tx.count(source, MetricObservations, int64(n.added))
 	tx.count(source, MetricUnchanged, int64(n.unchanged))
-	tx.count(source, MetricDuplicates, int64(p.staged-n.added-n.changed-n.unchanged))
+	tx.count(source, MetricDuplicates, int64(p.fresh-n.fresh))
 	r.Held, r.HeldSince, r.Replaced = "", noTime, tx.Now
 	tx.saveRun(r)
 	return nil

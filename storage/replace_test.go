@@ -66,12 +66,18 @@ func round(t testing.TB, s *storage.Store, pages map[string][]string) {
 
 func finish(t testing.TB, s *storage.Store, j *storage.Job, rows []string) {
 	t.Helper()
+	finishBy(t, s, j, 1, rows)
+}
+
+// finishBy is finish by a version of the rules.
+func finishBy(t testing.TB, s *storage.Store, j *storage.Job, version int, rows []string) {
+	t.Helper()
 	update(t, s, func(tx *storage.Tx) error {
 		if rows == nil {
 			failure := storage.Failure{Category: storage.CategoryNotFound, Sinks: allEvents}
 			return tx.FailJob(j.Lease(), storage.Attempt{Category: storage.CategoryNotFound}, failure)
 		}
-		c := storage.Completion{Attempt: storage.Attempt{ParserVersion: 1}, Mode: storage.WriteReplace, Sinks: allEvents}
+		c := storage.Completion{Attempt: storage.Attempt{ParserVersion: version}, Mode: storage.WriteReplace, Sinks: allEvents}
 		for _, row := range rows {
 			key, value, _ := strings.Cut(row, "=")
 			c.Records = append(c.Records, storage.NewObservation{Key: key, Data: fmt.Appendf(nil, `{"v":%q}`, value)})
@@ -352,6 +358,104 @@ func TestReplaceIncomplete(t *testing.T) {
 	again(t, s, run)
 	round(t, s, map[string][]string{"a": {"p=1"}, "b": {"x=1"}})
 	wantRows(t, s, "p=1 1 a", "x=1 1 b")
+}
+
+// TestReplaceOfTwoVersions: rows of one window are not mixed of what two versions of the
+// rules have read, whatever settles the run; a person may.
+func TestReplaceOfTwoVersions(t *testing.T) {
+	const reason = "the pages of 1 of its 2 jobs were not read by version 2 of the rules, as the others were"
+	recollect := func(s *storage.Store, job uint64, rows ...string) {
+		update(t, s, func(tx *storage.Tx) error { _, err := tx.RecollectJob(job); return err })
+		finishBy(t, s, claimOne(t, s), 2, rows)
+	}
+	setup := func(t *testing.T) (s *storage.Store, run uint64) {
+		s = storagetest.Open(t)
+		run = offer(t, s, replaceWindow, "a", "b")
+		round(t, s, map[string][]string{"a": {"p=1"}, "b": {"x=1"}})
+		recollect(s, 1, "p=2")
+		wantHeld(t, s, run, reason)
+		return s, run
+	}
+	t.Run("offered again", func(t *testing.T) {
+		s, run := setup(t)
+		offer(t, s, replaceWindow, "a", "b")
+		wantHeld(t, s, run, reason)
+		wantRows(t, s, "p=1 1 a", "x=1 1 b")
+	})
+	t.Run("all of one version", func(t *testing.T) {
+		s, run := setup(t)
+		recollect(s, 2, "x=2")
+		wantHeld(t, s, run, "")
+		wantRows(t, s, "p=2 2 a", "x=2 2 b")
+	})
+	t.Run("discarded", func(t *testing.T) {
+		s, run := setup(t)
+		wantStands(t, s, 1, false)
+		update(t, s, func(tx *storage.Tx) error { _, err := tx.DiscardRun(run); return err })
+		wantStands(t, s, 1, false)
+		recollect(s, 2, "x=2")
+		wantHeld(t, s, run, reason)
+	})
+	t.Run("released", func(t *testing.T) {
+		s, run := setup(t)
+		update(t, s, func(tx *storage.Tx) error { _, err := tx.ReleaseRun(run, allEvents); return err })
+		wantRows(t, s, "p=2 2 a", "x=1 1 b")
+		wantStands(t, s, 1, true)
+		recollect(s, 1, "p=3")
+		wantHeld(t, s, run, reason)
+	})
+	t.Run("both staged", func(t *testing.T) {
+		s := storagetest.Open(t)
+		run := offer(t, s, replaceWindow, "a", "b")
+		for i, j := range claim(t, s, 2) {
+			finishBy(t, s, j, 1+i, []string{j.Key.Target + "=1"})
+		}
+		wantHeld(t, s, run, reason)
+	})
+}
+
+func wantStands(t testing.TB, s *storage.Store, job uint64, want bool) {
+	t.Helper()
+	err := s.View(func(tx *storage.Tx) error {
+		j, err := tx.Job(job)
+		if err != nil {
+			return err
+		}
+		stands, err := tx.Stands(j)
+		if stands != want {
+			t.Errorf("job %d stands: %v", job, stands)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReplaceOfVersionsBesideEachOther: where keys name the rules, a job is done once that
+// of the version which is staged is, also one that has failed.
+func TestReplaceOfVersionsBesideEachOther(t *testing.T) {
+	s := storagetest.Open(t)
+	offerBy := func(version int, names ...string) []*storage.Job {
+		jobs := jobsIn(replaceWindow, names...)
+		for i := range jobs {
+			jobs[i].Version, jobs[i].Key.Version = version, version
+		}
+		enqueue(t, s, jobs...)
+		offer(t, s, replaceWindow)
+		return claim(t, s, len(names))
+	}
+	for i, j := range offerBy(1, "a", "b") {
+		finishBy(t, s, j, 1, [][]string{{"p=1"}, nil}[i])
+	}
+	wantHeld(t, s, 1, "1 of its 2 jobs failed")
+	second := offerBy(2, "a", "b")
+	finishBy(t, s, second[1], 2, []string{"x=2"})
+	finishBy(t, s, second[0], 2, []string{"p=2"})
+	wantHeld(t, s, 1, "")
+	wantRows(t, s, "p=1 1 a", "p=2 1 a", "x=2 1 b")
+	finishBy(t, s, offerBy(3, "a")[0], 3, []string{"p=3"})
+	wantHeld(t, s, 1, "1 of its 5 jobs failed")
 }
 
 // TestReplacePart: a round of some jobs leaves the rows of the others, unless

@@ -199,7 +199,7 @@ func (tx *Tx) forgetJob(w wornJob, before time.Time, done *Pruned) (whole bool, 
 	if done.Attempts += n; err != nil || room-n < 2 {
 		return false, err
 	}
-	if w.key == "" || tx.hasKey(j.ID) || tx.hasStaged(j) || tx.hasRows(j) { // rows may have been promoted since citations were read
+	if w.key == "" || tx.hasKey(j.ID) || tx.Staged(j) || tx.hasRows(j) { // rows may have been promoted since citations were read
 		return true, nil
 	}
 	if err := tx.clear(bucketLive, rowKey(j.Run, j.ID, nil)); err != nil {
