@@ -22,7 +22,7 @@ const (
 // Reparsing counts what today's rules make of the jobs of a source.
 type Reparsing struct {
 	Jobs    int // that are complete or were, or have a page in quarantine
-	Current int // of these: read by rules of this version before
+	Current int // of these: passed over, since rules of this version have read them before
 	Same    int // that give the rows that stand
 	Changed int // that give others
 	Unfit   int // whose pages do not fit these rules: what they gave stays
@@ -46,7 +46,15 @@ type Reparsed struct {
 // ReparseNews is what Reparse has to tell: one of these is set.
 type ReparseNews struct {
 	Job      *Reparsed
+	Held     *ReparseHeld
 	Progress *ReparseProgress
+}
+
+// ReparseHeld is a run whose rows wait for a person, or would after the real run: what
+// was told of its jobs is what its release changes.
+type ReparseHeld struct {
+	Run storage.RunKey
+	Why string
 }
 
 // ReparseProgress is how far Reparse is.
@@ -267,7 +275,8 @@ func (p *reparsing) finish(ctx context.Context, pages []*reread) error {
 	if len(pages) == 0 {
 		return nil
 	}
-	if err := p.commit(ctx, pages); err != nil {
+	held, err := p.commit(ctx, pages)
+	if err != nil {
 		return err
 	}
 	for _, r := range pages {
@@ -275,21 +284,25 @@ func (p *reparsing) finish(ctx context.Context, pages []*reread) error {
 			return err
 		}
 	}
+	for _, r := range held {
+		p.done.Held++
+		if err := p.tell(ReparseNews{Held: &ReparseHeld{r.Key, r.Held}}); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// commit commits pages; with dry all of it is undone.
-func (p *reparsing) commit(ctx context.Context, pages []*reread) error {
-	held := 0
-	err := p.engine.updateOrDry(ctx, p.dry, func(tx *storage.Tx) (err error) {
+// commit commits pages and gives the runs that are held; with dry all of it is undone.
+func (p *reparsing) commit(ctx context.Context, pages []*reread) (held []*storage.Run, err error) {
+	err = p.engine.updateOrDry(ctx, p.dry, func(tx *storage.Tx) (err error) {
 		held, err = commitPages(tx, pages)
 		return err
 	})
-	p.done.Held += held
 	for i := 0; i < len(pages) && err == nil && !p.dry; i++ {
 		err = p.engine.tellDrift(p.src, pages[i].drift)
 	}
-	return err
+	return held, err
 }
 
 // count counts a page, and tells of it where it gives something else.

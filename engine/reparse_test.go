@@ -81,7 +81,7 @@ func reparse(t *testing.T, e *Engine, dry bool) (done Reparsing, told []Reparsed
 	done, err := e.Reparse(t.Context(), Past{Source: "shop"}, dry, func(n ReparseNews) error {
 		if n.Job != nil {
 			told = append(told, *n.Job)
-		} else {
+		} else if n.Progress != nil {
 			last = *n.Progress
 		}
 		return nil
@@ -244,7 +244,7 @@ func TestReparseOnAFullDisk(t *testing.T) {
 		done, err := idle(t, s, versionOf(t, 60, 2)).Reparse(t.Context(), Past{Source: "shop"}, false, func(n ReparseNews) error {
 			if n.Job != nil {
 				said[n.Job.Job] += len(n.Job.Changes) + len(n.Job.Unfit)
-			} else if n.Progress.Jobs < n.Progress.Of {
+			} else if n.Progress != nil && n.Progress.Jobs < n.Progress.Of {
 				full.Store(true)
 				time.AfterFunc(time.Minute, func() { full.Store(false) })
 			}
@@ -447,9 +447,9 @@ func TestReparseHoldsWindow(t *testing.T) {
 		lost uint64 // pages that are not kept
 		want Reparsing
 	}{
-		"few rows left": {"li.p001", 0, Reparsing{Jobs: 60, Same: 60, Held: 1}},
+		"few rows left": {"li.p001", 0, Reparsing{Jobs: 60, Changed: 60, Held: 1}},
 		"a bad page":    {"li, b", 0, Reparsing{Jobs: 60, Unfit: 60}},
-		"one bad page":  {"li.more, li.p001 b", 0, Reparsing{Jobs: 60, Same: 59, Unfit: 1, Held: 1}},
+		"one bad page":  {"li.more, li.p001 b", 0, Reparsing{Jobs: 60, Changed: 59, Unfit: 1, Held: 1}},
 		"a lost page":   {"li", 1, Reparsing{Jobs: 60, Same: 59, Missing: 1, Held: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -304,3 +304,35 @@ func TestReparseOfVersionsUnderReplace(t *testing.T) {
 		})
 	}
 }
+
+// Of a run that is held, a reparse tells why and what its release would change, also when
+// it is a dry one.
+func TestReparseTellsOfHeldRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := collectedWindow(t, offersOf(t, 6, 1, storage.WriteReplace, "li"))
+		e := idle(t, s, offersOf(t, 6, 2, storage.WriteReplace, "li.p001"))
+		for _, dry := range []bool{true, false} {
+			var held []ReparseHeld
+			gone := 0
+			done, err := e.Reparse(t.Context(), Past{Source: "shop"}, dry, func(n ReparseNews) error {
+				switch {
+				case n.Held != nil:
+					held = append(held, *n.Held)
+				case n.Job != nil:
+					gone += len(n.Job.Changes)
+				}
+				return nil
+			})
+			want := []ReparseHeld{{storage.RunKey{Source: "shop", Window: anyDay}, "the window would have 1 rows, and has 12"}}
+			if err != nil || done.Changed != 6 || done.Held != 1 || gone != 11 || !slices.Equal(held, want) {
+				t.Errorf("dry %v: %+v (%v), %d rows gone, held %+v", dry, done, err, gone, held)
+			}
+		}
+		if err := s.Update(t.Context(), func(tx *storage.Tx) error { _, err := tx.ReleaseRun(1, nil); return err }); err != nil {
+			t.Fatal(err)
+		}
+		if left := rows(t, s); len(left) != 1 {
+			t.Errorf("rows %q", left)
+		}
+	})
+}

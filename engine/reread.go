@@ -92,34 +92,54 @@ func (e *Engine) reread(ctx context.Context, src *Source, j *storage.Job, read s
 }
 
 // commitPages writes what pages of a source give, sets aside those that do not fit,
-// and then looks what has changed. It gives how many runs are held. Where rows of a
-// window change together, all jobs of its run are given at once.
-func commitPages(tx *storage.Tx, pages []*reread) (held int, err error) {
-	runs := map[uint64]bool{}
+// and then looks what has changed, or would where their runs are held, which it gives.
+// Where rows of a window change together, all jobs of its run are given at once.
+func commitPages(tx *storage.Tx, pages []*reread) (held []*storage.Run, err error) {
+	rows := map[uint64]rowReader{}
 	for _, r := range pages {
 		err := r.commit(tx)
 		if r.moved = errors.Is(err, storage.ErrTransition); err != nil && !r.moved {
-			return 0, fmt.Errorf("committing job %s: %w", r.job.Key, err)
+			return nil, fmt.Errorf("committing job %s: %w", r.job.Key, err)
 		}
 		if r.into != nil {
-			runs[r.into.Run] = true
+			rows[r.into.Run] = tx.Observation
 		}
 	}
-	for _, run := range slices.Sorted(maps.Keys(runs)) {
+	for _, run := range slices.Sorted(maps.Keys(rows)) {
 		r, err := tx.SettleReparsed(run, pages[0].src.Sinks)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		if r != nil && r.Held != "" {
-			held++
+		if r == nil || r.Held == "" {
+			continue
+		}
+		held = append(held, r)
+		if rows[run], err = tx.AsReleased(run); err != nil {
+			return nil, err
 		}
 	}
 	for _, r := range pages {
-		if err := r.compare(tx); err != nil {
-			return 0, err
+		r.changes, r.taken = nil, nil
+		if r.into == nil {
+			continue
+		}
+		if err := r.compare(rows[r.into.Run]); err != nil {
+			return nil, err
 		}
 	}
 	return held, nil
+}
+
+// rowReader reads observations. Error: storage.ErrNotFound.
+type rowReader func(storage.JobKey) (*storage.Observation, error)
+
+// at is that of a key; nil: there is none.
+func (rows rowReader) at(key storage.JobKey) (*storage.Observation, error) {
+	o, err := rows(key)
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil, nil
+	}
+	return o, err
 }
 
 // commit writes what the page gives, or sets it aside, and notes the rows that stand
@@ -186,7 +206,7 @@ func (r *reread) before(tx *storage.Tx) (map[string]*storage.Observation, error)
 		}
 	}
 	for _, record := range r.c.Records {
-		o, err := rowAt(tx, r.c.RowKey(r.job, record.Key))
+		o, err := rowReader(tx.Observation).at(r.c.RowKey(r.job, record.Key))
 		if err != nil {
 			return nil, err
 		}
@@ -195,33 +215,20 @@ func (r *reread) before(tx *storage.Tx) (map[string]*storage.Observation, error)
 	return rows, nil
 }
 
-// rowAt reads an observation; nil: there is none.
-func rowAt(tx *storage.Tx, key storage.JobKey) (*storage.Observation, error) {
-	o, err := tx.Observation(key)
-	if errors.Is(err, storage.ErrNotFound) {
-		return nil, nil
-	}
-	return o, err
-}
-
-// compare notes the rows that are the page's now, and those of them that are not
-// what they were.
-func (r *reread) compare(tx *storage.Tx) error {
-	r.changes, r.taken = nil, nil
-	if r.into == nil {
-		return nil
-	}
+// compare notes which of rows are the page's, and those of them that are not what
+// they were.
+func (r *reread) compare(rows rowReader) error {
 	owner := r.into.Key.String()
 	for _, record := range slices.Sorted(maps.Keys(r.was)) {
 		was, key := r.was[record], r.c.RowKey(r.into, record)
-		now, err := rowAt(tx, key)
+		now, err := rows.at(key)
 		switch {
 		case err != nil:
 			return err
 		case now == nil && was != nil && was.Key == key:
 			r.changes = append(r.changes, Difference{Was: was})
 			continue
-		case now == nil || now.Job != owner: // it waits for its run, or that of another page stands
+		case now == nil || now.Job != owner: // that of another page stands
 			continue
 		}
 		r.taken = append(r.taken, key)

@@ -423,6 +423,31 @@ func (tx *Tx) heldRun(id uint64) (*Run, error) {
 	return r, err
 }
 
+// AsReleased gives what the rows of a run's window are once it is released, by their
+// keys: as Tx.Observation, but for the rows that this would bring, change or drop.
+// Errors: ErrNotFound, ErrNotHeld.
+func (tx *Tx) AsReleased(run uint64) (func(JobKey) (*Observation, error), error) {
+	r, err := tx.heldRun(run)
+	if err != nil {
+		return nil, err
+	}
+	p, err := tx.replacement(r)
+	if err != nil {
+		return nil, err
+	}
+	return func(key JobKey) (*Observation, error) {
+		place := observationKey(key)
+		owner, stays := p.after[string(place)]
+		if !stays {
+			return nil, fmt.Errorf("observation %s once run %s is released: %w", key, r.Key, ErrNotFound)
+		}
+		if _, staged := p.jobs[owner]; staged {
+			return tx.stagedRow(rowKey(run, owner, place))
+		}
+		return tx.Observation(key)
+	}, nil
+}
+
 // promote makes a replacement come true. Equal content keeps its revision and
 // its time, so that the same rows again change nothing.
 func (tx *Tx) promote(p *replacement, sinks []Subscription) error {

@@ -22,6 +22,7 @@ type ReparseRequest struct {
 // ReparseNews is what a reparse tells while it works: one of these is set.
 type ReparseNews struct {
 	Job      *Reparsed        `json:"job,omitempty"`
+	Held     *ReparseHeld     `json:"held,omitempty"`
 	Progress *ReparseProgress `json:"progress,omitempty"`
 }
 
@@ -29,6 +30,13 @@ type ReparseNews struct {
 type ReparseProgress struct {
 	Jobs int `json:"jobs"` // of the source that it has come to, whatever became of them
 	Of   int `json:"of"`
+}
+
+// ReparseHeld is a run whose rows wait for a person, or would after the run that follows
+// a dry one: what was told of its jobs is what its release changes.
+type ReparseHeld struct {
+	Run  string `json:"run"`
+	Held string `json:"held"` // why
 }
 
 // Reparsed is what today's rules make of a job's page, where that is not what
@@ -43,14 +51,14 @@ type Reparsed struct {
 // ReparseResult counts what was read.
 type ReparseResult struct {
 	Jobs      int                    `json:"jobs"`    // that are complete or were, or have a page in quarantine
-	Current   int                    `json:"current"` // of these: read by rules of this version before
+	Current   int                    `json:"current"` // of these: passed over, since rules of this version have read them before
 	Same      int                    `json:"same"`
 	Changed   int                    `json:"changed"`
 	Unfit     int                    `json:"unfit"`     // whose pages do not fit these rules: what they gave stays
 	Missing   int                    `json:"missing"`   // of which no page is kept that can be read again
 	Moved     int                    `json:"moved"`     // that were worked on meanwhile
 	SetAside  int                    `json:"set_aside"` // of those that are the same or changed: with rows that do not fit
-	Held      int                    `json:"held"`      // runs whose rows wait for a person
+	Held      int                    `json:"held"`      // runs whose rows wait for a person: their jobs are counted as if they were released
 	Contested int                    `json:"contested"` // of a dry run: rows that more than one page gives, for which its counts may be too high
 	Rows      int                    `json:"rows"`      // new ones
 	Gone      int                    `json:"gone"`      // that leave their window (write = "replace")
@@ -74,8 +82,11 @@ func (l *Local) Reparse(ctx context.Context, r ReparseRequest, fn func(ReparseNe
 	}
 	past := engine.Past{Source: r.Source, From: r.From, To: r.To}
 	done, err := l.Reread(ctx, past, r.DryRun, func(n engine.ReparseNews) error {
-		if n.Progress != nil {
+		switch {
+		case n.Progress != nil:
 			return fn(ReparseNews{Progress: (*ReparseProgress)(n.Progress)})
+		case n.Held != nil:
+			return fn(ReparseNews{Held: &ReparseHeld{n.Held.Run.String(), n.Held.Why}})
 		}
 		out, err := newReparsed(n.Job)
 		if err != nil {

@@ -35,7 +35,9 @@ A page that no longer fits leaves what it gave and goes to the quarantine (exit 
 row that the rules no longer give stays under insert, upsert and append, as it does
 when its page is collected again. Under replace it goes: the rows of a window change in
 one step, and are held for semel runs where a page of the window does not fit or is not
-kept, or fewer than half of them would be left. All pages of a window are in memory then.
+kept, or fewer than half of them would be left. Runs that are held are named with the
+reason, and what is told of their jobs is what semel runs release changes. All pages of a
+window are in memory then.
 
 Jobs that rules of this version have read are passed over: a call that was cut short is made
 again and goes on, and one more does nothing. Jobs without a page that can be read are
@@ -75,7 +77,7 @@ func (a *app) reparse(ctx context.Context, r api.ReparseRequest, window string) 
 		result, err := service.Reparse(ctx, r, func(n api.ReparseNews) error {
 			if n.Progress == nil {
 				out.hide()
-				return a.reparsed(*n.Job, r.DryRun)
+				return a.reparseNews(n, r.DryRun)
 			}
 			if out.terminal {
 				out.draw(int64(n.Progress.Jobs), int64(n.Progress.Of), "reading pages again")
@@ -96,6 +98,18 @@ func reparseFault(err error, dry bool) error {
 		return &fault{exitInterrupted, errors.New("interrupted"), "what was read is committed: run it again to go on"}
 	}
 	return rulesFault(err)
+}
+
+// reparseNews prints a run that is held, or a job.
+func (a *app) reparseNews(n api.ReparseNews, dry bool) error {
+	switch {
+	case n.Held == nil:
+		return a.reparsed(*n.Job, dry)
+	case a.json:
+		return a.line(n.Held)
+	}
+	a.printf("held     run %s: %s\n", plain(n.Held.Run), plain(n.Held.Held))
+	return nil
 }
 
 // reparsed prints a job that gives something else, or has no page: without --dry-run
@@ -151,9 +165,9 @@ func (a *app) reparseCounts(r api.ReparseRequest, result api.ReparseResult) {
 		}
 		a.printf("%s: %d added, %d lost, %d changed, %d failing\n", plain(field), n.Added, n.Lost, n.Changed, n.Failing)
 	}
-	verb := "read again"
+	verb, held := "read again", "held"
 	if r.DryRun {
-		verb = "would be read again"
+		verb, held = "would be read again", "would be held"
 	}
 	a.notef("%s %s: %d changed, %d the same, %d not fitting; %d read by rules of this version before", count(result.Jobs-result.Current-result.Missing-result.Moved, "page"), verb, result.Changed, result.Same, result.Unfit, result.Current)
 	if result.Missing > 0 {
@@ -166,7 +180,7 @@ func (a *app) reparseCounts(r api.ReparseRequest, result api.ReparseResult) {
 		a.notef("%s given by more than one page: the real run decides between them, and may change fewer", count(result.Contested, "row"))
 	}
 	if result.Held > 0 {
-		a.notef("%s held: semel runs tells why", count(result.Held, "run"))
+		a.notef("%s %s: the rows of before stand, and what is counted is what semel runs release changes", count(result.Held, "run"), held)
 	}
 	if result.Moved > 0 {
 		a.notef("%s worked on meanwhile: reparse again when that is over", count(result.Moved, "job"))
