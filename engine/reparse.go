@@ -162,6 +162,11 @@ func (p *reparsing) take(tx *storage.Tx, b *batch, j *storage.Job) error {
 	return tx.RunJobs(r, func(j *storage.Job) error { return p.add(tx, b, j) })
 }
 
+// readByToday reports whether today's rules have completed a job.
+func (p *reparsing) readByToday(j *storage.Job) bool {
+	return j.State == storage.StateComplete && j.Version == p.src.Rules.Version()
+}
+
 // has is contains, and without bounds all windows.
 func (p Past) has(w time.Time) bool { return p.To.IsZero() || p.contains(w) }
 
@@ -187,11 +192,11 @@ func (p *reparsing) add(tx *storage.Tx, b *batch, j *storage.Job) error {
 		}
 	}
 	p.done.Jobs++
-	beside, err := superseded(tx, p.src, j)
+	current, err := p.isCurrent(tx, j, version)
 	if err != nil {
 		return err
 	}
-	if version == p.src.Rules.Version() || beside {
+	if current {
 		p.done.Current++
 		return nil
 	}
@@ -209,6 +214,19 @@ func (p *reparsing) add(tx *storage.Tx, b *batch, j *storage.Job) error {
 func everComplete(tx *storage.Tx, j *storage.Job) (bool, error) {
 	attempts, err := tx.Attempts(j.ID)
 	return slices.ContainsFunc(attempts, func(a storage.Attempt) bool { return a.Outcome == storage.OutcomeComplete }), err
+}
+
+// isCurrent reports whether nothing is left to do for a job, whose page a version of the
+// rules has read last. What they made of it may have been discarded by a person.
+func (p *reparsing) isCurrent(tx *storage.Tx, j *storage.Job, version int) (bool, error) {
+	beside, err := superseded(tx, p.src, j)
+	if err != nil || beside || version != p.src.Rules.Version() {
+		return beside, err
+	}
+	if p.src.Write != storage.WriteReplace || !p.readByToday(j) || tx.Staged(j) {
+		return true, nil
+	}
+	return tx.Stands(j)
 }
 
 // superseded reports whether a job whose key names other rules has one beside it, of

@@ -220,6 +220,32 @@ func TestReparseOfOpenWindow(t *testing.T) {
 	})
 }
 
+// What a person has discarded of a reparse is read again by the next one, and held again
+// where it must be.
+func TestReparseAfterDiscard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := offersOf(t, 6, 1, storage.WriteReplace, "li")
+		s := collectedWindow(t, first)
+		recollected(t, s, first, 1) // its page is not kept
+		mended := offersOf(t, 6, 2, storage.WriteReplace, "li:not(.more)")
+		for range 2 {
+			if done, _ := reparse(t, idle(t, s, mended), false); done != (Reparsing{Jobs: 6, Changed: 5, Missing: 1, Held: 1}) {
+				t.Errorf("%+v", done)
+			}
+			discardRun(t, s)
+		}
+		recollect(t, inTurn(s, newSite(offers), mended), 1) // all pages can be read now
+		if done, _ := reparse(t, idle(t, s, mended), false); done != (Reparsing{Jobs: 6, Current: 1, Changed: 5}) {
+			t.Errorf("%+v", done)
+		}
+		for _, o := range shopRows(t, s) {
+			if o.Version != 2 {
+				t.Errorf("row %s is of version %d", o.Data, o.Version)
+			}
+		}
+	})
+}
+
 // A job's page is not held against rows that a person has discarded, whether they came of
 // a reparse or of collecting again.
 func TestReplayAfterDiscard(t *testing.T) {

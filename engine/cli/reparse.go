@@ -39,8 +39,9 @@ kept, or fewer than half of them would be left. Runs that are held are named wit
 reason, and what is told of their jobs is what semel runs release changes. All pages of a
 window are in memory then.
 
-Jobs that rules of this version have read are passed over: a call that was cut short is made
-again and goes on, and one more does nothing. Jobs without a page that can be read are
+Jobs that rules of this version have read are passed over, unless semel runs discard has
+dropped what that gave: a call that was cut short is made again and goes on, and one more
+does nothing. Jobs without a page that can be read are
 named and counted: semel retry --source SOURCE --recollect collects all of the source
 again, semel retry JOB --recollect one. (Where identity names the parser, semel run makes
 jobs for the new version.) Of a workflow only the last page is kept, so rules with fields
