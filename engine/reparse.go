@@ -65,9 +65,9 @@ type ReparseProgress struct {
 
 // Reparse reads the kept pages of past jobs again, by today's rules, and commits
 // what they give. With dry it only finds that out. It calls fn with each job that
-// gives something else or has no page, and now and then with how far it is. Jobs whose
-// pages these rules have read are passed over, so that a call that was cut short is made
-// again, and one more does nothing. Errors: storage.ErrNotFound (no such source),
+// gives something else or has no page, with each run that is held, and now and then with how far it is. Jobs whose
+// pages these rules have read are passed over, unless a person has discarded what that
+// gave, so that a call that was cut short is made again, and one more does nothing. Errors: storage.ErrNotFound (no such source),
 // *GuardError, the end of ctx, those of fn and of the store.
 func (e *Engine) Reparse(ctx context.Context, past Past, dry bool, fn func(ReparseNews) error) (Reparsing, error) {
 	p := &reparsing{
@@ -121,8 +121,9 @@ type reparsing struct {
 
 // batch are jobs that are committed together.
 type batch struct {
-	pages  []*reread
-	unread []*storage.Job // that have no page to be read
+	pages   []*reread
+	unread  []*storage.Job // that have no page to be read
+	current []*storage.Job // that are passed over, of the run that was taken last
 }
 
 // begin notes which jobs there are.
@@ -149,7 +150,9 @@ func (p *reparsing) look(tx *storage.Tx, b *batch, after uint64) (last uint64, e
 	return last, errors.Join(jobsErr, err)
 }
 
-// take takes a job, or all of its run where their rows change together.
+// take takes a job, or all of its run where their rows change together: where a page of
+// it is read, so are those that these rules have read before. What another page gave too
+// was dropped from what they brought, and that page may no longer give it.
 func (p *reparsing) take(tx *storage.Tx, b *batch, j *storage.Job) error {
 	if p.src.Write != storage.WriteReplace || j.Run == 0 || j.Key.Window.IsZero() {
 		return p.add(tx, b, j)
@@ -159,7 +162,37 @@ func (p *reparsing) take(tx *storage.Tx, b *batch, j *storage.Job) error {
 	if err != nil {
 		return err
 	}
-	return tx.RunJobs(r, func(j *storage.Job) error { return p.add(tx, b, j) })
+	before := len(b.pages)
+	b.current = nil
+	err = tx.RunJobs(r, func(j *storage.Job) error { return p.add(tx, b, j) })
+	if err != nil || len(b.pages) == before {
+		return err
+	}
+	return p.addBeside(tx, b)
+}
+
+// addBeside adds the pages of jobs that would be passed over and whose rows stand, but
+// for those that are not kept.
+func (p *reparsing) addBeside(tx *storage.Tx, b *batch) error {
+	for _, j := range b.current {
+		if !p.readByToday(j) {
+			continue
+		}
+		stands, err := tx.Stands(j)
+		if err != nil {
+			return err
+		}
+		read, err := rereadable(tx, p.src, j)
+		switch {
+		case !stands || errors.Is(err, ErrNoPage):
+		case err != nil:
+			return err
+		default:
+			p.done.Current--
+			b.pages = append(b.pages, &reread{src: p.src, job: j, read: read, beside: true})
+		}
+	}
+	return nil
 }
 
 // readByToday reports whether today's rules have completed a job.
@@ -198,6 +231,7 @@ func (p *reparsing) add(tx *storage.Tx, b *batch, j *storage.Job) error {
 	}
 	if current {
 		p.done.Current++
+		b.current = append(b.current, j)
 		return nil
 	}
 	read, err := rereadable(tx, p.src, j)
@@ -270,6 +304,7 @@ func (p *reparsing) work(ctx context.Context, b *batch) error {
 		case err != nil:
 			return err
 		}
+		r.beside = page.beside
 		pages, weight = append(pages, r), weight+r.weight()
 		if weight < reparseWeight || p.src.Write == storage.WriteReplace {
 			continue
@@ -285,7 +320,23 @@ func (p *reparsing) work(ctx context.Context, b *batch) error {
 			return err
 		}
 	}
-	return p.finish(ctx, pages)
+	return p.finish(ctx, p.withoutLone(pages))
+}
+
+// withoutLone leaves out pages that were read beside others of which none fits: their
+// rows stand as they do.
+func (p *reparsing) withoutLone(pages []*reread) []*reread {
+	fitting := map[uint64]bool{} // runs
+	for _, r := range pages {
+		fitting[r.job.Run] = fitting[r.job.Run] || r.bad == nil && !r.beside
+	}
+	return slices.DeleteFunc(pages, func(r *reread) bool {
+		lone := r.beside && !fitting[r.job.Run]
+		if lone {
+			p.done.Current++
+		}
+		return lone
+	})
 }
 
 // finish commits pages, and counts what became of them.

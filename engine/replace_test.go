@@ -282,6 +282,52 @@ func sharing(req *http.Request, _ int) (*http.Response, error) {
 	return respond(200, "<li class=p"+id+"><b>shared</b><li><b>own-"+id+"</b>"), nil
 }
 
+// A row that two pages of a window give stays when that of which it is no longer gives
+// it, also where the rules have read the other one before; where that one's page is not
+// kept, nobody knows, and a person decides.
+func TestReparseKeepsSharedRow(t *testing.T) {
+	for _, kept := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			first, second := offersOf(t, 2, 1, storage.WriteReplace, "li"), offersOf(t, 2, 2, storage.WriteReplace, "li:not(.p001)")
+			s := openStore(t)
+			offerWindow(t, s, &first, anyDay)
+			runOnce(t, inTurn(s, newSite(sharing), first))
+			opts := inTurn(s, newSite(sharing), second)
+			if !kept {
+				opts.Bodies = BodiesNone
+			}
+			recollect(t, opts, 2)
+			if err := s.Update(t.Context(), func(tx *storage.Tx) error { _, err := tx.ReleaseRun(1, nil); return err }); err != nil {
+				t.Fatal(err)
+			}
+			before := rows(t, s)
+			done, _ := reparse(t, idle(t, s, second), false)
+			if after := rows(t, s); !slices.Equal(after, before) || len(after) != 3 || onlyRun(t, s).Held == "" != kept {
+				t.Errorf("kept %v: %+v, held %q, rows %q, before %q", kept, done, onlyRun(t, s).Held, after, before)
+			}
+			if again, _ := reparse(t, idle(t, s, second), false); again != (Reparsing{Jobs: 2, Current: 2}) {
+				t.Errorf("again: %+v", again)
+			}
+		})
+	}
+}
+
+// Where none of the pages that are left to read fits, the others' rows stand as they do.
+func TestReparseOfNoFittingPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := collectedWindow(t, offersOf(t, 2, 1, storage.WriteReplace, "li"))
+		second := offersOf(t, 2, 2, storage.WriteReplace, "li, li.p001 b")
+		recollect(t, inTurn(s, newSite(offers), second), 2)
+		if err := s.Update(t.Context(), func(tx *storage.Tx) error { _, err := tx.ReleaseRun(1, nil); return err }); err != nil {
+			t.Fatal(err)
+		}
+		done, _ := reparse(t, idle(t, s, second), false)
+		if held := onlyRun(t, s).Held; done != (Reparsing{Jobs: 2, Current: 1, Unfit: 1}) || held != "" {
+			t.Errorf("%+v, held %q", done, held)
+		}
+	})
+}
+
 // Rows that two pages give are duplicates, and what stands unchanged is counted, once.
 func TestReparseCountsDuplicatesOnce(t *testing.T) {
 	for _, mode := range []storage.WriteMode{storage.WriteReplace, storage.WriteUpsert} {

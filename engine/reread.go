@@ -62,6 +62,8 @@ type reread struct {
 	c    storage.Completion // what it gives
 	bad  *failure           // why it gives nothing; nil: it does
 
+	beside bool // these rules have read it before, and it is read since others of its run are
+
 	reading *storage.Reading // how well it fits these rules; nil: they have read it before, or nobody asks
 
 	// What its commit has found.

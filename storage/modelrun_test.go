@@ -30,6 +30,7 @@ type modelRun struct {
 type modelBrought struct {
 	version int
 	counted bool // what it brought is in the counters
+	rows    int  // that it gave
 }
 
 func (r *modelRun) key() string { return storage.RunKey{Source: r.source, Window: r.window}.String() }
@@ -77,7 +78,7 @@ func (x *machine) write(j *storage.Job, version int, records []storage.NewObserv
 		if r.staged[j] != nil {
 			counted = counted && r.brought[j].counted
 		}
-		r.brought[j] = modelBrought{version, counted}
+		r.brought[j] = modelBrought{version, counted, len(records)}
 		r.staged[j] = map[string]*modelRow{}
 		for _, record := range records {
 			r.staged[j][record.Key] = &modelRow{j.Window, version, j.Key.String(), string(record.Data), 1}
@@ -85,7 +86,7 @@ func (x *machine) write(j *storage.Job, version int, records []storage.NewObserv
 		return
 	}
 	if r != nil && x.windowed() {
-		r.stands[j] = modelBrought{version, true}
+		r.stands[j] = modelBrought{version, true, len(records)}
 	}
 	for _, record := range records {
 		x.m.write(j, x.place(j, record.Key), record.Key, version, string(record.Data), x.mode, modelSinks)
@@ -111,7 +112,7 @@ func (x *machine) settle(r *modelRun) {
 		for _, b := range all {
 			versions[b.version] = true
 		}
-		if r.held = !r.offered || failed > 0 || len(all) < jobs || len(versions) > 1 || 2*len(after) < before; !r.held {
+		if r.held = !r.offered || failed > 0 || len(all) < jobs || len(versions) > 1 || x.unsure(r, after) || 2*len(after) < before; !r.held {
 			x.take(r)
 		}
 	}
@@ -119,6 +120,27 @@ func (x *machine) settle(r *modelRun) {
 		r.finished = true
 		x.m.emit(modelSinks, storage.EventRunFinished, r.key())
 	}
+}
+
+// unsure reports whether a row would go, and a job that has staged nothing gave one
+// that stands as another's.
+func (x *machine) unsure(r *modelRun, after map[string]*modelRow) bool {
+	goes, own := false, map[string]int{}
+	for j := range r.stands {
+		for _, key := range modelKeys {
+			row := x.m.rows[x.place(j, key)]
+			goes = goes || row != nil && after[key] == nil
+			if row != nil && row.job == j.Key.String() {
+				own[row.job]++
+			}
+		}
+	}
+	for j, b := range r.stands {
+		if goes && r.staged[j] == nil && b.rows > own[j.Key.String()] {
+			return true
+		}
+	}
+	return false
 }
 
 // after are the rows of a window as a promotion would leave them, by record key,
@@ -160,7 +182,7 @@ func (x *machine) take(r *modelRun) {
 			fresh[j.Key.String()] = true
 			x.m.count(r.source, storage.MetricDuplicates, int64(len(rows)))
 		}
-		r.stands[j] = modelBrought{r.brought[j].version, true}
+		r.stands[j] = modelBrought{r.brought[j].version, true, len(rows)}
 	}
 	for _, key := range modelKeys {
 		place := x.place(any, key)

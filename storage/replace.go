@@ -21,12 +21,12 @@ import (
 // which attempt what stands of a job is.
 //
 // A run takes that step by itself where the window is whole after it: all its targets
-// were offered, and each has what one and the same version of the rules has read of
-// its page, staged or standing. Whether that is so is told from what the buckets hold
-// whenever the run has no work ahead, and never from how it came to be: no offer,
-// release or retry can promote what an earlier look held. Where it is not so, or
-// the window would lose more than half of its rows, a person decides (ReleaseRun,
-// DiscardRun).
+// were offered, each has what one and the same version of the rules has read of its page,
+// staged or standing, and no row goes that what stands of a page may give. Whether that
+// is so is told from what the buckets hold whenever the run has no work ahead, and never
+// from how it came to be: no offer, release or retry can promote what an earlier look
+// held. Where it is not so, or the window would lose more than half of its rows, a person
+// decides (ReleaseRun, DiscardRun).
 //
 // The step is one transaction: while it writes, other writers wait. See doc.go
 // for what it takes.
@@ -207,6 +207,7 @@ type replacement struct {
 	before  map[string]uint64  // by place in bucket obs: whose row stands there
 	after   map[string]uint64  // whose will
 	fresh   int                // rows staged that are not counted yet
+	hidden  map[uint64]int     // by job that has not staged: rows that it gave and that stand as another's
 }
 
 // replacement reads what a run has staged and what stands. Of two rows under one
@@ -214,7 +215,7 @@ type replacement struct {
 func (tx *Tx) replacement(r *Run) (*replacement, error) {
 	p := &replacement{
 		run: r, jobs: map[uint64]string{}, brought: map[uint64]brought{},
-		before: map[string]uint64{}, after: map[string]uint64{},
+		before: map[string]uint64{}, after: map[string]uint64{}, hidden: map[uint64]int{},
 	}
 	if err := tx.eachOwned(bucketStaged, r, func(job uint64, place, v []byte) error { return p.staged(tx, job, place, v) }); err != nil {
 		return nil, err
@@ -248,6 +249,7 @@ func (p *replacement) live(tx *Tx, job uint64, place, v []byte) error {
 		if p.before[string(place)] = job; again {
 			return nil
 		}
+		p.hidden[job]--
 		return p.take(tx, job, place)
 	case again:
 		return nil
@@ -256,8 +258,24 @@ func (p *replacement) live(tx *Tx, job uint64, place, v []byte) error {
 	if err != nil {
 		return err
 	}
-	p.brought[job], err = readBrought(bucketLive, j, v)
+	b, err := readBrought(bucketLive, j, v)
+	p.brought[job], p.hidden[job] = b, int(b.Rows)
 	return err
+}
+
+// unsure counts the jobs that may give a row which goes: what of theirs stood as
+// another's row is not kept, so only their pages could tell.
+func (p *replacement) unsure() (jobs int) {
+	goes := func(place string) bool { _, stays := p.after[place]; return !stays }
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(p.before)), goes) {
+		return 0
+	}
+	for _, rows := range p.hidden {
+		if rows > 0 {
+			jobs++
+		}
+	}
+	return jobs
 }
 
 // take gives a place to a job, unless it is that of one with a smaller key.
@@ -332,6 +350,8 @@ func (tx *Tx) lacks(p *replacement) (string, error) {
 		return fmt.Sprintf("%d of its %d jobs are complete and have no rows, staged or not", g.missing, r.Jobs), nil
 	case g.others > 0:
 		return fmt.Sprintf("the pages of %d of its %d jobs were not read by version %d of the rules, as the others were", g.others, r.Jobs, p.version), nil
+	case p.unsure() > 0:
+		return fmt.Sprintf("rows would go that %d of its jobs, whose pages were not read with the others, may give", p.unsure()), nil
 	case 2*len(p.after) < len(p.before):
 		return fmt.Sprintf("the window would have %d rows, and has %d", len(p.after), len(p.before)), nil
 	}
@@ -346,7 +366,7 @@ type gaps struct {
 }
 
 func (tx *Tx) gaps(p *replacement) (g gaps, err error) {
-	return g, tx.RunJobs(p.run, func(j *Job) error {
+	err = tx.RunJobs(p.run, func(j *Job) error {
 		b, has := p.brought[j.ID]
 		failed := j.State == StateFailed
 		if has && !failed && b.Version == p.version {
@@ -365,6 +385,7 @@ func (tx *Tx) gaps(p *replacement) (g gaps, err error) {
 		}
 		return nil
 	})
+	return g, err
 }
 
 // superseded reports whether a job whose key names other rules than those of what is

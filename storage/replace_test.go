@@ -458,6 +458,25 @@ func TestReplaceOfVersionsBesideEachOther(t *testing.T) {
 	wantHeld(t, s, 1, "1 of its 5 jobs failed")
 }
 
+// TestReplaceKeepsSharedRow: a row of which nobody knows whether a page gives it that was
+// not read with the others does not go by itself.
+func TestReplaceKeepsSharedRow(t *testing.T) {
+	s := storagetest.Open(t)
+	run := offer(t, s, replaceWindow, "a", "b", "c")
+	round(t, s, map[string][]string{"a": {"p=a", "q=a"}, "b": {"p=b", "x=b"}, "c": {"y=c"}})
+	recollect := func(job uint64, rows ...string) {
+		update(t, s, func(tx *storage.Tx) error { _, err := tx.RecollectJob(job); return err })
+		finish(t, s, claimOne(t, s), rows)
+	}
+	recollect(3, "y=c", "z=c") // nothing goes
+	wantHeld(t, s, run, "")
+	recollect(1, "q=a")
+	wantHeld(t, s, run, "rows would go that 1 of its jobs, whose pages were not read with the others, may give")
+	recollect(2, "p=b", "x=b")
+	wantHeld(t, s, run, "")
+	wantRows(t, s, "p=b 2 b", "q=a 1 a", "x=b 1 b", "y=c 1 c", "z=c 1 c")
+}
+
 // TestReplacePart: a round of some jobs leaves the rows of the others, unless
 // one with a smaller key brings the same row.
 func TestReplacePart(t *testing.T) {

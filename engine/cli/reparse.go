@@ -37,7 +37,8 @@ when its page is collected again. Under replace it goes: the rows of a window ch
 one step, and are held for semel runs where a page of the window does not fit or is not
 kept, or fewer than half of them would be left. Runs that are held are named with the
 reason, and what is told of their jobs is what semel runs release changes. All pages of a
-window are in memory then.
+window are in memory then, also those that these rules have read before: one may give a
+row that another no longer does.
 
 Jobs that rules of this version have read are passed over, unless semel runs discard has
 dropped what that gave: a call that was cut short is made again and goes on, and one more
