@@ -186,8 +186,8 @@ func (l *Local) runWarnings(tx *storage.Tx) (warnings []string, err error) {
 			newest[r.Key.Source] = r.Key.Window
 		}
 		if r.Held != "" {
-			held = append(held, fmt.Sprintf("source %s: window %s keeps its old rows, since %s: look at its jobs, then semel runs release %d takes the new rows all the same, semel runs discard %d drops them, and a retry that completes all jobs needs neither (semel retry --source %s, with --recollect --window %s for complete ones that have no rows)",
-				r.Key.Source, r.Key.Window.UTC().Format(time.RFC3339), r.Held, r.ID, r.ID, r.Key.Source, r.Key.Window.UTC().Format(time.RFC3339)))
+			held = append(held, fmt.Sprintf("source %s: window %s keeps its old rows, since %s: look at its jobs, then semel runs release %d takes the new rows all the same, semel runs discard %d drops them, and a retry that completes all jobs needs neither (semel retry --source %s, with --recollect --window %s for complete ones that have no rows, or those of other rules: semel reparse %s reads their pages where they are kept)",
+				r.Key.Source, r.Key.Window.UTC().Format(time.RFC3339), r.Held, r.ID, r.ID, r.Key.Source, r.Key.Window.UTC().Format(time.RFC3339), r.Key.Source))
 		}
 		if !r.Listing {
 			return true
