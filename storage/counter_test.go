@@ -95,7 +95,7 @@ func TestSources(t *testing.T) {
 			list, err := tx.Sources()
 			want := []storage.Source{
 				{Name: "a", Identity: "i", Rules: "r", Version: 1, Since: now.Add(-time.Minute)},
-				{Name: "b", Identity: "i2", Rules: "r2", Version: 2, Since: now},
+				{Name: "b", Identity: "i2", Rules: "r2", Version: 2, Since: now, Past: map[int]string{1: "r"}},
 			}
 			if diff := cmp.Diff(want, list); diff != "" {
 				t.Errorf("sources (-want +got):\n%s", diff)
