@@ -61,7 +61,7 @@ func (x *machine) readAgain(t *rapid.T, do func(*storage.Tx, storage.Attempt) er
 	_, quarantined := x.m.quarantine[j]
 	var want error
 	switch {
-	case j.State != storage.StateComplete && !quarantined:
+	case j.State != storage.StateComplete && !quarantined, j.State == storage.StateFailed && j.Category == storage.CategoryCanceled:
 		want = storage.ErrNotFound
 	case !j.State.Terminal():
 		want = storage.ErrTransition
