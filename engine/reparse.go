@@ -65,10 +65,11 @@ type ReparseProgress struct {
 
 // Reparse reads the kept pages of past jobs again, by today's rules, and commits
 // what they give. With dry it only finds that out. It calls fn with each job that
-// gives something else or has no page, with each run that is held, and now and then with how far it is. Jobs whose
-// pages these rules have read are passed over, unless a person has discarded what that
-// gave, so that a call that was cut short is made again, and one more does nothing. Errors: storage.ErrNotFound (no such source),
-// *GuardError, the end of ctx, those of fn and of the store.
+// gives something else or has no page, with each run that is held, and now and then with
+// how far it is. Jobs whose pages these rules have read are passed over, unless a person
+// has discarded what that gave, so that a call that was cut short is made again, and one
+// more does nothing. Errors: storage.ErrNotFound (no such source), *GuardError, the end of
+// ctx, those of fn and of the store.
 func (e *Engine) Reparse(ctx context.Context, past Past, dry bool, fn func(ReparseNews) error) (Reparsing, error) {
 	p := &reparsing{
 		engine: e, src: e.sources[past.Source], past: past, dry: dry, tell: fn,
