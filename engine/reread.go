@@ -99,6 +99,7 @@ func (e *Engine) reread(ctx context.Context, src *Source, j *storage.Job, read s
 func commitPages(tx *storage.Tx, pages []*reread) (held []*storage.Run, err error) {
 	rows := map[uint64]rowReader{}
 	for _, r := range pages {
+		r.c.Whole = r.c.Mode == storage.WriteReplace
 		err := r.commit(tx)
 		if r.moved = errors.Is(err, storage.ErrTransition); err != nil && !r.moved {
 			return nil, fmt.Errorf("committing job %s: %w", r.job.Key, err)

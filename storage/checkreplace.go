@@ -69,7 +69,7 @@ func (c *checker) brought(id bucket, k, v []byte, j *Job) *brought {
 	c.written(id, k, v, b.encode())
 	c.rules(id, k,
 		rule{b.Generation > j.Generation, "it is of a later attempt than its job had"},
-		rule{id == bucketLive && !b.Counted, "it stands and is not counted"},
+		rule{id == bucketLive && (!b.Counted || b.Whole), "it stands and is not counted, or not as what stands"},
 	)
 	if b.Generation <= j.Forgotten {
 		return &b

@@ -235,7 +235,10 @@ var replaceDamage = []damage{
 		{"live", stagedJob, "attempt 1 of job 10 completed nothing by version 2 of the rules"},
 	}},
 	{"live: not counted", changeBrought(bucketLive, func(b *brought) { b.Counted = false }), []Breach{
-		{"live", stagedJob, "it stands and is not counted"},
+		{"live", stagedJob, "it stands and is not counted, or not as what stands"},
+	}},
+	{"live: as if staged", changeBrought(bucketLive, func(b *brought) { b.Whole = true }), []Breach{
+		{"live", stagedJob, "it stands and is not counted, or not as what stands"},
 	}},
 	{"live: a row missing", remove(bucketLive, rowKey(runHeld, jobStaged, rowP)), []Breach{
 		{"obs", rowP, "it is missing in bucket live under job 10"},

@@ -21,6 +21,10 @@ type Completion struct {
 	// while they are made: 0.3 s for 10,000, measured on two busy cores.
 	Follow []NewJob
 
+	// Whole says that all pages of the job's window are read again (WriteReplace): what
+	// comes of them stands by itself only where one version of the rules has read them all.
+	Whole bool
+
 	counted bool // the job was complete: its duplicates and what was unchanged are in the counters
 }
 

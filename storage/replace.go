@@ -21,8 +21,9 @@ import (
 // which attempt what stands of a job is.
 //
 // A run takes that step by itself where the window is whole after it: all its targets
-// were offered, each has what one and the same version of the rules has read of its page,
-// staged or standing, and no row goes that what stands of a page may give. Whether that
+// were offered, each has rows, staged or standing, and no row goes that what stands of a
+// page may give. Where the window was read again as a whole (Completion.Whole), one
+// version of the rules must have read all of it, too. Whether that
 // is so is told from what the buckets hold whenever the run has no work ahead, and never
 // from how it came to be: no offer, release or retry can promote what an earlier look
 // held. Where it is not so, or the window would lose more than half of its rows, a person
@@ -37,16 +38,18 @@ type brought struct {
 	Generation uint32 // of the attempt that completed the job with them; 0: nobody knows (an older schema staged them)
 	Version    int    // of the rules that read the page
 	Counted    bool   // its duplicates and what was unchanged are in the counters
+	Whole      bool   // it is staged as a part of its whole window, see Completion
 }
 
 const broughtVersion = 2 // as all records that are sealed
 
 func (b *brought) encode() []byte {
-	e := newEncoder(broughtVersion, 18)
+	e := newEncoder(broughtVersion, 19)
 	e.u32(b.Rows)
 	e.u32(b.Generation)
 	e.u32(uint32(b.Version))
 	e.flag(b.Counted)
+	e.flag(b.Whole)
 	return e.sealed()
 }
 
@@ -56,7 +59,7 @@ func readBrought(id bucket, j *Job, v []byte) (b brought, err error) {
 		return oldBrought(j, v), nil
 	}
 	d := newDecoder(broughtVersion, v)
-	b = brought{Rows: d.u32(), Generation: d.u32(), Version: int(d.u32()), Counted: d.flag()}
+	b = brought{Rows: d.u32(), Generation: d.u32(), Version: int(d.u32()), Counted: d.flag(), Whole: d.flag()}
 	if err := d.done(); err != nil {
 		return b, &RecordError{bucketNames[id], rowKey(j.Run, j.ID, nil), err}
 	}
@@ -83,7 +86,7 @@ func oldBrought(j *Job, v []byte) brought {
 
 // brings is what a completion brings for a job that is now complete.
 func (c *Completion) brings(j *Job) *brought {
-	return &brought{Rows: uint32(len(c.Records)), Generation: j.Generation, Version: c.Attempt.ParserVersion, Counted: c.counted}
+	return &brought{Rows: uint32(len(c.Records)), Generation: j.Generation, Version: c.Attempt.ParserVersion, Counted: c.counted, Whole: c.Whole}
 }
 
 // stage sets a job's rows aside, in the place of those it staged before.
@@ -204,6 +207,7 @@ type replacement struct {
 	jobs    map[uint64]string  // that have staged: their keys
 	brought map[uint64]brought // by job: what it has staged, or else what stands of it
 	version int                // of the rules: the highest that has read what is staged
+	whole   bool               // some of that was read again with the whole window
 	before  map[string]uint64  // by place in bucket obs: whose row stands there
 	after   map[string]uint64  // whose will
 	fresh   int                // rows staged that are not counted yet
@@ -237,7 +241,7 @@ func (p *replacement) staged(tx *Tx, job uint64, place, v []byte) error {
 	}
 	b, err := readBrought(bucketStaged, j, v)
 	p.jobs[job], p.brought[job] = j.Key.String(), b
-	p.version = max(p.version, b.Version)
+	p.version, p.whole = max(p.version, b.Version), p.whole || b.Whole
 	return err
 }
 
@@ -348,7 +352,7 @@ func (tx *Tx) lacks(p *replacement) (string, error) {
 		return fmt.Sprintf("%d of its %d jobs failed", g.failed, r.Jobs), nil
 	case g.missing > 0:
 		return fmt.Sprintf("%d of its %d jobs are complete and have no rows, staged or not", g.missing, r.Jobs), nil
-	case g.others > 0:
+	case p.whole && g.others > 0:
 		return fmt.Sprintf("the pages of %d of its %d jobs were not read by version %d of the rules, as the others were", g.others, r.Jobs, p.version), nil
 	case p.unsure() > 0:
 		return fmt.Sprintf("rows would go that %d of its jobs, whose pages were not read with the others, may give", p.unsure()), nil
@@ -607,7 +611,7 @@ func (tx *Tx) endRound(p *replacement, n promoted) error {
 	r := p.run
 	for job := range p.jobs {
 		b := p.brought[job]
-		b.Counted = true
+		b.Counted, b.Whole = true, false
 		if err := tx.put(bucketLive, rowKey(r.ID, job, nil), b.encode()); err != nil {
 			return err
 		}

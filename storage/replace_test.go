@@ -66,18 +66,18 @@ func round(t testing.TB, s *storage.Store, pages map[string][]string) {
 
 func finish(t testing.TB, s *storage.Store, j *storage.Job, rows []string) {
 	t.Helper()
-	finishBy(t, s, j, 1, rows)
+	finishBy(t, s, j, 1, false, rows)
 }
 
 // finishBy is finish by a version of the rules.
-func finishBy(t testing.TB, s *storage.Store, j *storage.Job, version int, rows []string) {
+func finishBy(t testing.TB, s *storage.Store, j *storage.Job, version int, whole bool, rows []string) {
 	t.Helper()
 	update(t, s, func(tx *storage.Tx) error {
 		if rows == nil {
 			failure := storage.Failure{Category: storage.CategoryNotFound, Sinks: allEvents}
 			return tx.FailJob(j.Lease(), storage.Attempt{Category: storage.CategoryNotFound}, failure)
 		}
-		c := storage.Completion{Attempt: storage.Attempt{ParserVersion: version}, Mode: storage.WriteReplace, Sinks: allEvents}
+		c := storage.Completion{Attempt: storage.Attempt{ParserVersion: version}, Mode: storage.WriteReplace, Sinks: allEvents, Whole: whole}
 		for _, row := range rows {
 			key, value, _ := strings.Cut(row, "=")
 			c.Records = append(c.Records, storage.NewObservation{Key: key, Data: fmt.Appendf(nil, `{"v":%q}`, value)})
@@ -360,14 +360,16 @@ func TestReplaceIncomplete(t *testing.T) {
 	wantRows(t, s, "p=1 1 a", "x=1 1 b")
 }
 
-// TestReplaceOfTwoVersions: rows of one window are not mixed of what two versions of the
-// rules have read, whatever settles the run; a person may.
+// TestReplaceOfTwoVersions: where a window is read again as a whole, its rows are not mixed
+// of what two versions of the rules have read, whatever settles the run; a person may mix
+// them. A job that is collected again by itself takes its place beside the others.
 func TestReplaceOfTwoVersions(t *testing.T) {
 	const reason = "the pages of 1 of its 2 jobs were not read by version 2 of the rules, as the others were"
-	recollect := func(s *storage.Store, job uint64, rows ...string) {
+	recollectAs := func(s *storage.Store, whole bool, job uint64, rows ...string) {
 		update(t, s, func(tx *storage.Tx) error { _, err := tx.RecollectJob(job); return err })
-		finishBy(t, s, claimOne(t, s), 2, rows)
+		finishBy(t, s, claimOne(t, s), 2, whole, rows)
 	}
+	recollect := func(s *storage.Store, job uint64, rows ...string) { recollectAs(s, true, job, rows...) }
 	setup := func(t *testing.T) (s *storage.Store, run uint64) {
 		s = storagetest.Open(t)
 		run = offer(t, s, replaceWindow, "a", "b")
@@ -404,11 +406,21 @@ func TestReplaceOfTwoVersions(t *testing.T) {
 		recollect(s, 1, "p=3")
 		wantHeld(t, s, run, reason)
 	})
+	t.Run("by itself", func(t *testing.T) {
+		s := storagetest.Open(t)
+		run := offer(t, s, replaceWindow, "a", "b")
+		round(t, s, map[string][]string{"a": {"p=1"}, "b": {"x=1"}})
+		recollectAs(s, false, 1, "p=2")
+		wantHeld(t, s, run, "")
+		wantRows(t, s, "p=2 2 a", "x=1 1 b")
+		recollect(s, 1, "p=3")
+		wantHeld(t, s, run, reason)
+	})
 	t.Run("both staged", func(t *testing.T) {
 		s := storagetest.Open(t)
 		run := offer(t, s, replaceWindow, "a", "b")
 		for i, j := range claim(t, s, 2) {
-			finishBy(t, s, j, 1+i, []string{j.Key.Target + "=1"})
+			finishBy(t, s, j, 1+i, true, []string{j.Key.Target + "=1"})
 		}
 		wantHeld(t, s, run, reason)
 	})
@@ -446,15 +458,15 @@ func TestReplaceOfVersionsBesideEachOther(t *testing.T) {
 		return claim(t, s, len(names))
 	}
 	for i, j := range offerBy(1, "a", "b") {
-		finishBy(t, s, j, 1, [][]string{{"p=1"}, nil}[i])
+		finishBy(t, s, j, 1, false, [][]string{{"p=1"}, nil}[i])
 	}
 	wantHeld(t, s, 1, "1 of its 2 jobs failed")
 	second := offerBy(2, "a", "b")
-	finishBy(t, s, second[1], 2, []string{"x=2"})
-	finishBy(t, s, second[0], 2, []string{"p=2"})
+	finishBy(t, s, second[1], 2, false, []string{"x=2"})
+	finishBy(t, s, second[0], 2, false, []string{"p=2"})
 	wantHeld(t, s, 1, "")
 	wantRows(t, s, "p=1 1 a", "p=2 1 a", "x=2 1 b")
-	finishBy(t, s, offerBy(3, "a")[0], 3, []string{"p=3"})
+	finishBy(t, s, offerBy(3, "a")[0], 3, false, []string{"p=3"})
 	wantHeld(t, s, 1, "1 of its 5 jobs failed")
 }
 

@@ -278,8 +278,7 @@ func (a *app) releasePagesCommand() *cobra.Command {
 		Long: `Read pages again by the rules as they are now, without a request. Where all fits,
 the job is complete as if the page had just been collected; what does not fit stays,
 with its new problems, and so does a page that was not kept (store.bodies = "none"):
-then the exit code is 3. Under write = "replace" the rows wait until all pages of the
-window are read by these rules (semel runs, semel reparse).
+then the exit code is 3.
 
 ` + exits(exitDone, exitFailed, exitUsage, exitJobs, exitConfig, exitStore, exitUnreadable),
 	}, func(ctx context.Context, args []string) error {

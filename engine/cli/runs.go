@@ -27,9 +27,8 @@ again, which goes on where it was.
 A source with write = "replace" keeps the old rows of a window until all jobs of
 its run are complete, and then replaces them in one step. The run is held instead
 where a job has failed, the window would have fewer than half of the rows it has,
-pages of it were read by rules of another version than the others (semel reparse
-reads the kept ones by today's), a row would go that a page which was not read with
-the others may give, or not all of its targets were offered. Where every job has
+semel reparse could read some of its pages only, a row would go that a page which was
+not read with the others may give, or not all of its targets were offered. Where every job has
 failed there are no new rows: the old ones stay, and nothing is held. A retry that
 completes its jobs, or a reparse, ends that by itself; else look at the jobs, and then
 
