@@ -420,7 +420,7 @@ func TestReplaceOfTwoVersions(t *testing.T) {
 		s := storagetest.Open(t)
 		run := offer(t, s, replaceWindow, "a", "b")
 		for i, j := range claim(t, s, 2) {
-			finishBy(t, s, j, 1+i, true, []string{j.Key.Target + "=1"})
+			finishBy(t, s, j, 1+i, i == 0, []string{j.Key.Target + "=1"})
 		}
 		wantHeld(t, s, run, reason)
 	})
