@@ -54,7 +54,7 @@
 //	import   source:window:name, as in a run's key      Import
 //	importchunk
 //	         key of an import 0 | chunk u32, from 0     ImportChunk
-//	staged   run id | job id                            what the job has brought, and waits for its run (replace.go)
+//	staged   run id | job id                            what the job has brought, and waits for its run (stage.go)
 //	staged   run id | job id | key in obs               Observation that waits
 //	live     run id | job id                            what the job has brought, and stands
 //	live     run id | job id | key in obs               -          it is this job's
