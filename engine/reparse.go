@@ -272,7 +272,7 @@ func superseded(tx *storage.Tx, src *Source, j *storage.Job) (bool, error) {
 		return false, nil
 	}
 	key, today := j.Key, src.Rules.Version()
-	versions := append(tx.Counters(src.Name).RulesVersions(), today)
+	versions := append(tx.RulesVersions(src.Name), today)
 	for _, key.Version = range versions {
 		if key.Version == j.Key.Version || key.Version < j.Key.Version && key.Version != today {
 			continue

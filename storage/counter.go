@@ -119,14 +119,12 @@ func rulesMetric(version int) string { return metricRules + strconv.Itoa(version
 // Completed is how many jobs the counted attempts have completed, in the end.
 func (c Counters) Completed() int64 { return c[MetricComplete] + c[MetricReread] }
 
-// RulesVersions are the versions of the rules that have read the pages of complete
-// jobs, in no order.
-func (c Counters) RulesVersions() (versions []int) {
-	for name, jobs := range c {
-		if text, ok := strings.CutPrefix(name, metricRules); ok && jobs > 0 {
-			if v, err := strconv.Atoi(text); err == nil {
-				versions = append(versions, v)
-			}
+// RulesVersions are the versions of the rules that have read the pages of a source's
+// complete jobs, in no order.
+func (tx *Tx) RulesVersions(source string) (versions []int) {
+	for text, jobs := range tx.countersUnder(source, metricRules) {
+		if v, err := strconv.Atoi(text); err == nil && jobs > 0 {
+			versions = append(versions, v)
 		}
 	}
 	return versions
@@ -136,9 +134,10 @@ func (c Counters) RulesVersions() (versions []int) {
 // of a lower version.
 func (c Counters) CompleteBefore(version int) int64 {
 	n := int64(0)
-	for _, v := range c.RulesVersions() {
-		if v < version {
-			n += c[rulesMetric(v)]
+	for name, jobs := range c {
+		text, ok := strings.CutPrefix(name, metricRules)
+		if v, err := strconv.Atoi(text); ok && err == nil && v < version {
+			n += jobs
 		}
 	}
 	return n

@@ -27,14 +27,18 @@ func shareOf(n, whole int) Share { return Share(n * int(Whole) / whole) }
 // String is the share in percent, such as "98.5%".
 func (s Share) String() string { return strconv.FormatFloat(float64(s)/100, 'f', -1, 64) + "%" }
 
-// MaxDriftPages is how many pages a Drift keeps at most.
-const MaxDriftPages = 100
+// MaxDriftPages is how many pages a Drift keeps at most, and MinDriftPages how many can
+// tell anything: that three lack what all before them had may still be chance.
+const (
+	MinDriftPages = 4
+	MaxDriftPages = 100
+)
 
 // DriftPolicy says when a source's pages are taken to have changed.
 type DriftPolicy struct {
 	Fall   Share // which part of its share a field must have lost; 0: nothing is looked at
 	Min    int   // records that must have been seen before
-	Jobs   int   // how many pages are looked at together, the last ones: 1 to MaxDriftPages
+	Jobs   int   // how many pages are looked at together, the last ones: MinDriftPages to MaxDriftPages
 	Failed int   // how many of these must lack a field that has drifted for the source to pause; 0: it never does
 }
 

@@ -17,11 +17,10 @@ import (
 // A run takes that step by itself where the window is whole after it: all its targets
 // were offered, each has rows, staged or standing, and no row goes that what stands of a
 // page may give. Where the window was read again as a whole (Completion.Whole), one
-// version of the rules must have read all of it, too. Whether that
-// is so is told from what the buckets hold whenever the run has no work ahead, and never
-// from how it came to be: no offer, release or retry can promote what an earlier look
-// held. Where it is not so, or the window would lose more than half of its rows, a person
-// decides (ReleaseRun, DiscardRun).
+// version of the rules must have read all of it, too. Whether that is so is told from what
+// the buckets hold whenever the run has no work ahead, and never from how it came to be: no
+// offer, release or retry can promote what an earlier look held. Where it is not so, or the
+// window would lose more than half of its rows, a person decides (ReleaseRun, DiscardRun).
 //
 // The step is one transaction: while it writes, other writers wait. See doc.go
 // for what it takes.

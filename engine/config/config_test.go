@@ -586,7 +586,7 @@ url = "https://example.com/"
 // TestFewestDriftJobs: of the fewest last pages that may be looked at all together tell
 // that a field is gone which a thousand had, and of fewer none would.
 func TestFewestDriftJobs(t *testing.T) {
-	for jobs, want := range map[int]bool{minDriftJobs: true, minDriftJobs - 1: false} {
+	for jobs, want := range map[int]bool{storage.MinDriftPages: true, storage.MinDriftPages - 1: false} {
 		s := storagetest.Open(t)
 		told := false
 		err := s.Update(t.Context(), func(tx *storage.Tx) error {

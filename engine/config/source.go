@@ -234,16 +234,12 @@ func (l *loader) limits(t *table, to *Limits) {
 	t.done()
 }
 
-// minDriftJobs are the fewest last pages that can tell anything: where three lack what
-// all before them had, that may still be chance.
-const minDriftJobs = 4
-
 // drift reads when pages are taken to have changed. Whoever looks at fewer pages than by
 // default and says no more pauses at half of them, too.
 func (l *loader) drift(t *table, to *storage.DriftPolicy) {
 	t.share("fall", &to.Fall)
 	t.integer("min", &to.Min, 1, 1_000_000)
-	if t.integer("jobs", &to.Jobs, minDriftJobs, storage.MaxDriftPages) {
+	if t.integer("jobs", &to.Jobs, storage.MinDriftPages, storage.MaxDriftPages) {
 		to.Failed = (to.Jobs + 1) / 2
 	}
 	if t.integer("failed", &to.Failed, 0, storage.MaxDriftPages) && to.Failed > to.Jobs {
